@@ -1,0 +1,138 @@
+/* strata/strand.h - what one thread of a model owns: a teardown, its arenas and heaps, its scopes.
+ *
+ * A model has a root strand for loading, and one for each request thread that wants scopes of its
+ * own. Whatever is created in a strand is a resource of its teardown; closing a scope, or releasing
+ * the model, releases newest first.
+ *
+ * Control blocks of arenas and heaps live until their strand is closed or the model destroyed, so
+ * that a late call is answered CLOSED. Make them once, not in every scope.
+ *
+ * A scope is a mark: closing it releases what came since and rewinds the arenas that were there
+ * before; keeping it commits. Opening one allocates nothing.
+ *
+ * Thread rule: a strand, its scopes and its arenas are for one thread at a time; handing over is
+ * allowed. */
+#ifndef STRATA_STRAND_H
+#define STRATA_STRAND_H
+
+#include <strata/arena.h>
+#include <strata/process.h>
+#include <strata/teardown.h>
+
+STRATA_BEGIN_DECLS
+
+typedef struct strata_model strata_model;
+typedef struct strata_strand strata_strand;
+
+#define STRATA_SCOPE_DEPTH_MAX 8
+
+/* --- resources ---------------------------------------------------------------------------------*/
+
+/* Pushes a resource of the caller's. Its callbacks get the release's `const
+ * strata_release_options *` as context (NULL for a scope). CLOSED after the model's release. */
+STRATA_API strata_status strata_strand_push(strata_strand *strand, strata_resource *resource);
+
+STRATA_API strata_status strata_arena_create(strata_arena **out, strata_strand *strand,
+                                             const strata_arena_config *config, strata_error *err);
+
+/* The arena or heap of this label in the strand, or NULL. */
+STRATA_API strata_arena *strata_strand_arena(const strata_strand *strand, const char *label);
+
+STRATA_API strata_model *strata_strand_model(const strata_strand *strand);
+
+/* --- strands -----------------------------------------------------------------------------------*/
+
+/* A strand for another thread. May be called from any thread. CLOSED, NO_MEMORY. */
+STRATA_API strata_status strata_strand_open(strata_strand **out, strata_model *model,
+                                            const char *label, strata_error *err);
+
+/* Releases what the strand owns and frees it; the model's release does the same for those that are
+ * left. On failure the strand stays with the model, stranded resources and all. INVALID for the
+ * root. *strand becomes NULL on success. */
+STRATA_API strata_status strata_strand_close(strata_strand **strand, strata_report *out);
+
+/* --- scopes ------------------------------------------------------------------------------------*/
+
+/* In the caller's storage. All fields are ours. */
+typedef struct strata_scope {
+    strata_strand *strand_;
+    strata_mark mark_;
+    uint32_t depth_;
+    uint32_t state_;
+    uint64_t generation_;
+} strata_scope;
+
+/* LIMIT past STRATA_SCOPE_DEPTH_MAX; CLOSED. */
+STRATA_API strata_status strata_scope_open(strata_scope *scope, strata_strand *strand);
+
+/* Ends the scope and keeps what came: it belongs to the scope around it, or to the strand. ORDER
+ * where an inner scope is open, nothing changed; CLOSED after the model's release; INVALID where the
+ * scope has ended already. */
+STRATA_API strata_status strata_scope_keep(strata_scope *scope);
+
+/* Asks, releases newest first what came since the scope was opened, rewinds older arenas. BUSY or
+ * TIMEOUT: refused, the scope is still open. Any other failure: everything was attempted, the scope
+ * has ended, what failed is stranded in the strand. ORDER, CLOSED, INVALID as for keep. */
+STRATA_API strata_status strata_scope_close(strata_scope *scope, strata_report *out);
+
+/* For a load that failed with *err: closes the scope and adds to the text what was undone. Returns
+ * err->status. */
+STRATA_API strata_status strata_scope_undo(strata_scope *scope, strata_report *out,
+                                           strata_error *err);
+
+/* --- areas: an arena or a heap as its strand sees it -------------------------------------------*/
+
+/* For those who add a kind of allocator (heap.h does); others need not look. */
+
+typedef struct strata_area strata_area;
+
+typedef struct strata_area_info {
+    char label[STRATA_LABEL_MAX];
+    const char *kind; /* "arena", "heap" */
+    strata_region_info region;
+    size_t used_bytes;      /* arena: below the cursor; heap: live bytes */
+    size_t used_peak_bytes; /* arenas */
+    uint64_t allocations;   /* heaps; arenas do not count */
+    uint64_t frees;
+} strata_area_info;
+
+typedef struct strata_area_ops {
+    const char *kind;
+    /* Returns all memory; idempotent, may be repeated on failure. */
+    strata_status (*close)(strata_area *area, strata_report *out, strata_error *err);
+    /* Remembers the state at a scope's opening, and goes back to it. NULL: allocations survive. */
+    void (*save)(strata_area *area, uint32_t depth);
+    strata_status (*rewind)(strata_area *area, uint32_t depth);
+    void (*read)(strata_area *area, strata_area_info *out);
+    void (*destroy)(strata_area *area); /* frees the control block; pre: closed */
+} strata_area_ops;
+
+struct strata_area {
+    const strata_area_ops *ops;
+    strata_resource resource_;
+    char label_[STRATA_LABEL_MAX];
+    strata_strand *strand_;
+    strata_area *older_;
+    uint32_t born_depth_; /* scopes open at its creation, less those kept since */
+};
+
+/* Where an area's memory comes from: the backend by name, the model's ledger. */
+typedef struct strata_area_source {
+    strata_backend *backend;
+    strata_ledger *ledger;
+    const strata_host_memory *memory;
+} strata_area_source;
+
+/* Resolves where an area of this strand takes its memory. INVALID for an unknown backend, listing
+ * the known ones; CLOSED. */
+STRATA_API strata_status strata_strand_source(strata_strand *strand, strata_backend *backend,
+                                              const char *memory, strata_area_source *out,
+                                              strata_error *err);
+
+/* Registers an area that is ready. Cannot fail: strata_strand_source has been asked before.
+ * pre: area->ops is set; label is copied. */
+STRATA_API void strata_strand_add(strata_strand *strand, strata_area *area, const char *label);
+
+STRATA_END_DECLS
+
+#endif

@@ -1,0 +1,356 @@
+/* model.c - one model load, and the release of everything in it.
+ *
+ * The release in four steps, so that a refusal comes before anything is touched:
+ *   1. ask all strands, newest first, waiting to the deadline; the gate is open, others go on
+ *   2. close the gate: nobody maps or commits from here on
+ *   3. ask again, without waiting: what became busy meanwhile still refuses
+ *   4. release all strands, newest first; every failure is recorded, none stops the rest
+ * What failed stays in its strand's teardown, in its original place; the next release finds it
+ * there. Nothing on this path allocates. */
+#include <strata/model.h>
+
+#include "internal.h"
+
+#include "teardown/src/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define POLL_NS UINT64_C(1000000)
+
+/* --- opening and destroying --------------------------------------------------------------------*/
+
+static strata_status check_open(const strata_process *process, const strata_model_config *config,
+                                strata_error *err)
+{
+    strata_status status = strata__process_is_ours(process, err);
+    return status == STRATA_OK ? strata_model_config_check(config, err) : status;
+}
+
+strata_status strata_model_open(strata_model **out, strata_process *process,
+                                const strata_model_config *config, strata_error *err)
+{
+    strata_model_config defaults;
+    strata_model_config_init(&defaults);
+    const strata_model_config *chosen = config != NULL ? config : &defaults;
+    strata_status status = check_open(process, chosen, err);
+    if (status != STRATA_OK) {
+        return status;
+    }
+    const strata_host_memory *memory = strata_process_memory(process);
+    strata_model *model = strata_host_memory_allocate(memory, sizeof *model);
+    if (model == NULL) {
+        return strata_error_set(err, STRATA_NO_MEMORY, "no memory for a model object");
+    }
+    memset(model, 0, sizeof *model);
+    model->process = process;
+    model->config = *chosen;
+    strata_ledger_init(&model->ledger, &process->ledger, model->config.label,
+                       model->config.budget_bytes);
+    status = strata__strand_new(&model->root, model, "root", err);
+    if (status != STRATA_OK) {
+        strata_host_memory_free(memory, model);
+        return status;
+    }
+    model->strands = model->root;
+    (void)pthread_mutex_init(&model->mutex, NULL);
+    (void)__atomic_add_fetch(&process->models, 1, __ATOMIC_RELAXED);
+    *out = model;
+    return STRATA_OK;
+}
+
+/* Over all strands. pre: the mutex is held. */
+static size_t count_resources(const strata_model *model)
+{
+    size_t count = 0;
+    for (const strata_strand *strand = model->strands; strand != NULL; strand = strand->older) {
+        count += strata_teardown_len(&strand->teardown);
+    }
+    return count;
+}
+
+static size_t resources_left(strata_model *model)
+{
+    (void)pthread_mutex_lock(&model->mutex);
+    size_t count = count_resources(model);
+    (void)pthread_mutex_unlock(&model->mutex);
+    return count;
+}
+
+strata_status strata_model_destroy(strata_model **model)
+{
+    strata_model *old = *model;
+    if (old == NULL) {
+        return STRATA_OK;
+    }
+    strata_status status = strata__process_is_ours(old->process, NULL);
+    if (status != STRATA_OK) {
+        return status;
+    }
+    strata_ledger_counts counts;
+    strata_ledger_read(&old->ledger, &counts);
+    if (resources_left(old) > 0 || counts.committed_bytes > 0 || old->releasing) {
+        return STRATA_BUSY;
+    }
+    while (old->strands != NULL) {
+        strata_strand *strand = old->strands;
+        old->strands = strand->older;
+        strata__strand_free(strand);
+    }
+    (void)pthread_mutex_destroy(&old->mutex);
+    strata_process *process = old->process;
+    strata_host_memory_free(strata_process_memory(process), old);
+    (void)__atomic_sub_fetch(&process->models, 1, __ATOMIC_RELEASE);
+    *model = NULL;
+    return STRATA_OK;
+}
+
+/* --- the account of a release ------------------------------------------------------------------*/
+
+void strata__account_begin(strata__account *account, const strata_model *model)
+{
+    strata_ledger_read(&model->ledger, &account->before);
+    account->begin_ns = strata_now_ns();
+}
+
+void strata__account_end(const strata__account *account, const strata_model *model,
+                         size_t stranded, strata_report *out)
+{
+    if (out == NULL) {
+        return;
+    }
+    strata_ledger_counts after;
+    strata_ledger_read(&model->ledger, &after);
+    const strata_ledger_counts *before = &account->before;
+    out->bytes_held_before = before->committed_bytes;
+    out->bytes_held_after = after.committed_bytes;
+    out->mappings = before->mappings_made - before->mappings_torn_down;
+    out->unmaps = after.mappings_torn_down - before->mappings_torn_down;
+    out->elapsed_ns = strata_now_ns() - account->begin_ns;
+    out->stranded = out->failed > 0 ? stranded : 0;
+    out->stranded_bytes = out->failed > 0 ? after.committed_bytes : 0;
+}
+
+/* --- release -----------------------------------------------------------------------------------*/
+
+static strata_status ask_strands(strata_model *model, const strata_release_options *options,
+                                 strata_report *out)
+{
+    strata_status first = STRATA_OK;
+    for (strata_strand *strand = model->strands; strand != NULL; strand = strand->older) {
+        strata_status status = strata_teardown_ready_to(
+            &strand->teardown, (strata_mark){.serial = 0}, (void *)options, out);
+        first = first == STRATA_OK ? status : first;
+    }
+    return first;
+}
+
+static void sleep_until(uint64_t ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(ns / UINT64_C(1000000000)),
+                             .tv_nsec = (long)(ns % UINT64_C(1000000000))};
+    (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+}
+
+/* Asks until everything is ready or the deadline has passed. Questions in between are not recorded;
+ * the last one is, and it is the one that counts. */
+static strata_status ask_to_deadline(strata_model *model, const strata_release_options *options,
+                                     strata_report *out)
+{
+    while (strata_now_ns() < options->deadline_ns && ask_strands(model, options, NULL) != STRATA_OK) {
+        uint64_t next = strata_deadline_in(POLL_NS);
+        sleep_until(next < options->deadline_ns ? next : options->deadline_ns);
+    }
+    return ask_strands(model, options, out);
+}
+
+static strata_status sweep_strands(strata_model *model, const strata_release_options *options,
+                                   strata_report *out)
+{
+    strata_status first = STRATA_OK;
+    for (strata_strand *strand = model->strands; strand != NULL; strand = strand->older) {
+        strata_status status = strata__teardown_sweep_to(
+            &strand->teardown, (strata_mark){.serial = 0}, (void *)options, out);
+        first = first == STRATA_OK ? status : first;
+        strata__strand_close_scopes(strand);
+    }
+    return first;
+}
+
+/* Steps 2 to 4. *swept tells whether step 4 was reached. */
+static strata_status release_alone(strata_model *model, const strata_release_options *options,
+                                   strata_report *out, bool *swept)
+{
+    strata_gate *gate = strata_process_gate(model->process);
+    strata_pass pass;
+    strata_error error = {.status = STRATA_OK};
+    strata_status status =
+        strata_gate_close(gate, &pass, "release of a model", options->deadline_ns, &error);
+    if (status != STRATA_OK) {
+        strata__report_attempt(out, STRATA_PHASE_READY, "gate", 0, &error);
+        return status;
+    }
+    status = ask_strands(model, options, out);
+    if (status == STRATA_OK) {
+        *swept = true;
+        status = sweep_strands(model, options, out);
+    }
+    strata_gate_open(gate, &pass);
+    return status;
+}
+
+static strata_status release_model(strata_model *model, const strata_release_options *options,
+                                   strata_report *out)
+{
+    strata__account account;
+    strata__account_begin(&account, model);
+    bool swept = false;
+    strata_status status = ask_to_deadline(model, options, out);
+    if (status == STRATA_OK) {
+        status = release_alone(model, options, out, &swept);
+    }
+    size_t left = resources_left(model);
+    if (swept) {
+        model->released = true;
+    }
+    strata__account_end(&account, model, left, out);
+    return status;
+}
+
+/* One release at a time, and none in a forked child. */
+static strata_status begin_release(strata_model *model)
+{
+    strata_status status = strata__process_is_ours(model->process, NULL);
+    if (status != STRATA_OK) {
+        return status;
+    }
+    (void)pthread_mutex_lock(&model->mutex);
+    if (model->releasing) {
+        status = STRATA_ORDER; /* from a callback of the release itself, or a second thread */
+    }
+    model->releasing = true;
+    (void)pthread_mutex_unlock(&model->mutex);
+    return status;
+}
+
+strata_status strata_model_release(strata_model *model, const strata_release_options *options,
+                                   strata_report *out)
+{
+    strata_status status = begin_release(model);
+    if (status != STRATA_OK) {
+        return status;
+    }
+    strata_release_options effective = options != NULL ? *options : (strata_release_options){0};
+    if (effective.deadline_ns == 0) {
+        effective.deadline_ns = strata_deadline_in(model->config.release_wait_ns);
+    }
+    status = release_model(model, &effective, out);
+    (void)pthread_mutex_lock(&model->mutex);
+    model->releasing = false;
+    (void)pthread_mutex_unlock(&model->mutex);
+    return status;
+}
+
+/* --- figures -----------------------------------------------------------------------------------*/
+
+strata_strand *strata_model_root(strata_model *model)
+{
+    return model->root;
+}
+
+const strata_model_config *strata_model_get_config(const strata_model *model)
+{
+    return &model->config;
+}
+
+strata_ledger *strata_model_ledger(strata_model *model)
+{
+    return &model->ledger;
+}
+
+strata_process *strata_model_process(strata_model *model)
+{
+    return model->process;
+}
+
+static size_t count_areas(const strata_strand *strand)
+{
+    size_t count = 0;
+    for (const strata_area *area = strand->areas; area != NULL; area = area->older_) {
+        count++;
+    }
+    return count;
+}
+
+void strata_model_read(strata_model *model, strata_model_info *out)
+{
+    *out = (strata_model_info){.areas = 0};
+    (void)snprintf(out->label, sizeof out->label, "%s", model->config.label);
+    strata_ledger_read(&model->ledger, &out->ledger);
+    (void)pthread_mutex_lock(&model->mutex);
+    out->released = model->released;
+    out->resources = count_resources(model);
+    for (const strata_strand *strand = model->strands; strand != NULL; strand = strand->older) {
+        out->areas += count_areas(strand);
+    }
+    (void)pthread_mutex_unlock(&model->mutex);
+    if (out->released) {
+        out->stranded = out->resources;
+        out->stranded_bytes = out->ledger.committed_bytes;
+    }
+}
+
+/* Fills out[offset .. offset + count) oldest first from a list that is newest first. */
+static void read_areas(const strata_strand *strand, size_t count, size_t offset,
+                       strata_area_info *out, size_t capacity)
+{
+    size_t at = offset + count;
+    for (strata_area *area = strand->areas; area != NULL; area = area->older_) {
+        at--;
+        if (at < capacity) {
+            area->ops->read(area, &out[at]);
+        }
+    }
+}
+
+/* The list of strands is newest first too: the root is read first by walking to it, and so on. */
+static size_t read_strands(const strata_strand *strand, strata_area_info *out, size_t capacity)
+{
+    size_t total = 0;
+    for (const strata_strand *s = strand; s != NULL; s = s->older) {
+        total += count_areas(s);
+    }
+    size_t end = total;
+    for (const strata_strand *s = strand; s != NULL; s = s->older) {
+        size_t count = count_areas(s);
+        read_areas(s, count, end - count, out, capacity);
+        end -= count;
+    }
+    return total;
+}
+
+size_t strata_model_areas(strata_model *model, strata_area_info *out, size_t capacity)
+{
+    (void)pthread_mutex_lock(&model->mutex);
+    size_t total = read_strands(model->strands, out, capacity);
+    (void)pthread_mutex_unlock(&model->mutex);
+    return total;
+}
+
+bool strata_model_area(strata_model *model, const char *label, strata_area_info *out)
+{
+    strata_area *found = NULL;
+    (void)pthread_mutex_lock(&model->mutex);
+    /* The last match of a newest-first walk is the oldest. */
+    for (strata_strand *strand = model->strands; strand != NULL; strand = strand->older) {
+        for (strata_area *area = strand->areas; area != NULL; area = area->older_) {
+            found = strcmp(area->label_, label) == 0 ? area : found;
+        }
+    }
+    if (found != NULL) {
+        found->ops->read(found, out);
+    }
+    (void)pthread_mutex_unlock(&model->mutex);
+    return found != NULL;
+}
