@@ -62,8 +62,7 @@ void strata_gate_fini(strata_gate *gate)
 
 static void pass_begin(strata_pass *pass, const char *doing)
 {
-    *pass = (strata_pass){
-        .thread_ = pthread_self(), .doing_ = doing, .since_ns_ = strata_now_ns()};
+    *pass = (strata_pass){.thread_ = pthread_self(), .doing_ = doing, .since_ns_ = strata_now_ns()};
 }
 
 static bool is_closer(const strata_gate *gate)

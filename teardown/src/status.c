@@ -6,8 +6,8 @@
 const char *strata_status_name(strata_status status)
 {
     switch (status) {
-#define CASE(name, word, text)                                                                     \
-    case STRATA_##name:                                                                            \
+#define CASE(name, word, text) \
+    case STRATA_##name:        \
         return word;
         STRATA_STATUS_MAP(CASE)
 #undef CASE
@@ -20,8 +20,8 @@ const char *strata_status_name(strata_status status)
 const char *strata_status_text(strata_status status)
 {
     switch (status) {
-#define CASE(name, word, text)                                                                     \
-    case STRATA_##name:                                                                            \
+#define CASE(name, word, text) \
+    case STRATA_##name:        \
         return text;
         STRATA_STATUS_MAP(CASE)
 #undef CASE

@@ -17,8 +17,8 @@
 #include <assert.h>
 #include <string.h>
 
-void strata_resource_init(strata_resource *resource, const char *label,
-                          strata_resource_fn *release, strata_resource_fn *ready)
+void strata_resource_init(strata_resource *resource, const char *label, strata_resource_fn *release,
+                          strata_resource_fn *ready)
 {
     assert(release != NULL);
     *resource = (strata_resource){.label = label, .release = release, .ready = ready};
@@ -41,8 +41,7 @@ static void set_length(strata_teardown *teardown, size_t length)
 }
 
 /* Links `resource` below `newer` (NULL: at the head). */
-static void link_below(strata_teardown *teardown, strata_resource *newer,
-                       strata_resource *resource)
+static void link_below(strata_teardown *teardown, strata_resource *newer, strata_resource *resource)
 {
     strata_resource *older = newer != NULL ? newer->older_ : teardown->newest_;
     resource->teardown_ = teardown;
@@ -196,12 +195,12 @@ static strata_status release_one(strata_teardown *teardown, strata_resource *res
 /* The release without the question, for owners who have asked already (a model asks all its strands
  * before it touches the first). */
 static strata_status sweep(strata_teardown *teardown, strata_mark mark, void *context,
-                                       strata_report *out)
+                           strata_report *out)
 {
     strata_status first = STRATA_OK;
     for (;;) {
-        strata_resource *next =
-            teardown->boundary_ != NULL ? teardown->boundary_->older_ : teardown->newest_;
+        strata_resource *next = teardown->boundary_ != NULL ? teardown->boundary_->older_
+                                                            : teardown->newest_;
         if (next == NULL || next->serial_ <= mark.serial) {
             return first;
         }
@@ -247,8 +246,8 @@ strata_status strata_teardown_ready_to(strata_teardown *teardown, strata_mark ma
     return status;
 }
 
-strata_status strata_teardown_release_to(strata_teardown *teardown, strata_mark mark,
-                                         void *context, strata_report *out)
+strata_status strata_teardown_release_to(strata_teardown *teardown, strata_mark mark, void *context,
+                                         strata_report *out)
 {
     strata_status status = may_begin(teardown, mark);
     if (status != STRATA_OK) {

@@ -48,8 +48,7 @@ static bool takes_the_fast_path(const strata__arena *arena)
 static void follow_region(strata__arena *arena, size_t committed_before)
 {
     size_t committed = strata_region_committed(arena->region);
-    strata__guard_committed(&arena->guard, arena->base + committed_before,
-                            arena->base + committed);
+    strata__guard_committed(&arena->guard, arena->base + committed_before, arena->base + committed);
     if (takes_the_fast_path(arena)) {
         set_limit(arena, arena->base + committed);
     }
@@ -83,8 +82,8 @@ static strata_status choose_guard(const strata_backend *backend, strata_guard wa
 }
 
 strata_status strata_arena_open(strata_arena **out, strata_backend *backend, strata_ledger *ledger,
-                                const strata_host_memory *memory,
-                                const strata_arena_config *config, strata_error *err)
+                                const strata_host_memory *memory, const strata_arena_config *config,
+                                strata_error *err)
 {
     strata__guard guard = {.mode = STRATA__GUARD_NONE};
     strata_status status = choose_guard(backend, config->guard, &guard, err);

@@ -19,8 +19,7 @@ const char *strata_pages_name(strata_pages pages)
     return "unknown";
 }
 
-void strata_backend_init(strata_backend *backend, const strata_backend_ops *ops,
-                         strata_gate *gate)
+void strata_backend_init(strata_backend *backend, const strata_backend_ops *ops, strata_gate *gate)
 {
     *backend = (strata_backend){
         .ops = ops, .gate = gate, .gate_wait_ns = GATE_WAIT_DEFAULT_NS, .owner_ = getpid()};

@@ -14,8 +14,8 @@
 #if __has_include(<valgrind/memcheck.h>)
 #include <valgrind/memcheck.h>
 #else
-#define RUNNING_ON_VALGRIND 0
-#define VALGRIND_MAKE_MEM_NOACCESS(at, bytes) ((void)(at), (void)(bytes))
+#define RUNNING_ON_VALGRIND                    0
+#define VALGRIND_MAKE_MEM_NOACCESS(at, bytes)  ((void)(at), (void)(bytes))
 #define VALGRIND_MAKE_MEM_UNDEFINED(at, bytes) ((void)(at), (void)(bytes))
 #endif
 
@@ -129,8 +129,7 @@ static void write_footer(strata__guard *guard, uintptr_t end)
 {
     uintptr_t at = footer_of(end);
     memset((void *)end, CANARY_BYTE, at - end);
-    footer written = {
-        .magic = FOOTER_MAGIC ^ at, .block_end = end, .previous = guard->last_footer};
+    footer written = {.magic = FOOTER_MAGIC ^ at, .block_end = end, .previous = guard->last_footer};
     memcpy((void *)at, &written, sizeof written);
     guard->last_footer = at;
 }

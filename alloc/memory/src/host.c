@@ -7,8 +7,8 @@
  * is given over the whole, guard included.
  *
  * Huge pages of the reserved pool cannot be had that way: there, committing maps the next piece of
- * the pool over the reservation, with the pool's own reservation and a populate, so that a pool that
- * is too small is an error now and never a SIGBUS later. */
+ * the pool over the reservation, with the pool's own reservation and a populate, so that a pool
+ * that is too small is an error now and never a SIGBUS later. */
 #include <strata/host.h>
 
 #include "internal.h"
@@ -61,8 +61,7 @@ static strata_status reserve_refused(strata_error *err, int error, size_t bytes)
 }
 
 /* Transparent huge pages are advice; where the kernel has none, the caller decides what follows. */
-static strata_status advise_pages(strata_host_backend *host, strata_range *range,
-                                  strata_error *err)
+static strata_status advise_pages(strata_host_backend *host, strata_range *range, strata_error *err)
 {
     const strata_host_system *system = &host->system_;
     if (range->pages != STRATA_PAGES_THP) {
@@ -137,9 +136,9 @@ static strata_status commit_hugetlb(strata_host_backend *host, void *at, size_t 
                                     unsigned threads, strata_error *err)
 {
     const strata_host_system *system = &host->system_;
-    void *got =
-        system->map(system->user, at, bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB | MAP_HUGE_2MB, -1, 0);
+    void *got = system->map(system->user, at, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB | MAP_HUGE_2MB,
+                            -1, 0);
     strata_status status = STRATA_OK;
     if (got == MAP_FAILED) {
         status = failed(err, errno, "mmap(MAP_HUGETLB)");
@@ -152,8 +151,9 @@ static strata_status commit_hugetlb(strata_host_backend *host, void *at, size_t 
         }
     }
     if (status != STRATA_OK) {
-        strata_error_append(err, " for %zu bytes of the huge page pool; raise vm.nr_hugepages, or "
-                                 "set `pages = thp` or `pages_fallback = yes`",
+        strata_error_append(err,
+                            " for %zu bytes of the huge page pool; raise vm.nr_hugepages, or "
+                            "set `pages = thp` or `pages_fallback = yes`",
                             bytes);
     }
     return status;

@@ -82,14 +82,14 @@ typedef struct strata__arena {
     strata_region *region;
     const strata_host_memory *memory;
     uintptr_t base;
-    uintptr_t used_peak;     /* an address */
+    uintptr_t used_peak; /* an address */
     strata__marks marks;
     strata__guard guard;
     strata_error last_error;
     bool shared;
-    bool closed;             /* atomic, relaxed */
+    bool closed; /* atomic, relaxed */
     size_t lane_bytes;
-    pthread_mutex_t mutex;   /* shared: cursor and lanes */
+    pthread_mutex_t mutex; /* shared: cursor and lanes */
     strata__lane *lanes;
     size_t lane_count;
 } strata__arena;
@@ -108,7 +108,7 @@ static inline const strata__arena *strata__arena_of_const(const strata_arena *ar
  * it is shared. NULL with the error set. */
 void *strata__arena_take_block(strata__arena *arena, size_t size, size_t align, strata_error *err);
 
-void strata__lanes_empty(strata__arena *arena);   /* pre: the mutex is held */
+void strata__lanes_empty(strata__arena *arena); /* pre: the mutex is held */
 void strata__lanes_destroy(strata__arena *arena);
 
 #endif

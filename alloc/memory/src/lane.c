@@ -107,8 +107,8 @@ static void *take_locked(strata__lane *lane, size_t size, size_t align)
     if (!through_a_piece) {
         return strata__arena_take_block(arena, size, align, &arena->last_error);
     }
-    void *piece = strata__arena_take_block(arena, arena->lane_bytes,
-                                           align > 64 ? align : 64, &arena->last_error);
+    void *piece = strata__arena_take_block(arena, arena->lane_bytes, align > 64 ? align : 64,
+                                           &arena->last_error);
     if (piece == NULL) {
         /* No room for a whole piece: the block alone may still fit. */
         return strata__arena_take_block(arena, size, align, &arena->last_error);

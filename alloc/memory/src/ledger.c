@@ -13,8 +13,7 @@ static void raise_peak(uint64_t *peak, uint64_t value)
 {
     uint64_t seen = __atomic_load_n(peak, RELAXED);
     while (seen < value &&
-           !__atomic_compare_exchange_n(peak, &seen, value, true, RELAXED, RELAXED)) {
-    }
+           !__atomic_compare_exchange_n(peak, &seen, value, true, RELAXED, RELAXED)) {}
 }
 
 /* One ledger, not its parents. *committed is what it held when the charge was decided. */
@@ -25,8 +24,8 @@ static bool charge_one(strata_ledger *ledger, uint64_t bytes, uint64_t *committe
         if (bytes > ledger->limit_bytes_ || *committed > ledger->limit_bytes_ - bytes) {
             return false;
         }
-    } while (!__atomic_compare_exchange_n(&ledger->committed_bytes_, committed,
-                                          *committed + bytes, true, RELAXED, RELAXED));
+    } while (!__atomic_compare_exchange_n(&ledger->committed_bytes_, committed, *committed + bytes,
+                                          true, RELAXED, RELAXED));
     raise_peak(&ledger->committed_peak_bytes_, *committed + bytes);
     return true;
 }

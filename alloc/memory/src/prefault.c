@@ -60,9 +60,8 @@ static void cut(slice *slices, unsigned count, const strata_host_system *system,
     size_t share = bytes / count / STRATA__HUGE_BYTES * STRATA__HUGE_BYTES;
     for (unsigned i = 0; i < count; i++) {
         size_t from = share * i;
-        slices[i] = (slice){.system = system,
-                            .base = base + from,
-                            .bytes = i + 1 == count ? bytes - from : share};
+        slices[i] = (slice){
+            .system = system, .base = base + from, .bytes = i + 1 == count ? bytes - from : share};
     }
 }
 

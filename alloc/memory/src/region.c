@@ -22,11 +22,11 @@ struct strata_region {
     size_t granularity;
     size_t step_bytes; /* of the next growth */
     size_t step_max_bytes;
-    size_t committed;  /* atomic: read without the lock */
+    size_t committed; /* atomic: read without the lock */
     size_t committed_peak;
     size_t extents;
-    bool released;     /* atomic */
-    bool stranded;     /* atomic */
+    bool released;         /* atomic */
+    bool stranded;         /* atomic */
     pthread_mutex_t mutex; /* growth and trim */
 };
 
@@ -63,8 +63,9 @@ static strata_status plan(strata_region *region, const strata_region_config *con
 {
     size_t grain = region->backend->ops->granularity(region->backend, config->pages);
     if (config->reserve_bytes == 0) {
-        return strata_error_set(err, STRATA_INVALID, "`reserve` is 0; give the largest size that "
-                                                     "this region may reach");
+        return strata_error_set(err, STRATA_INVALID,
+                                "`reserve` is 0; give the largest size that "
+                                "this region may reach");
     }
     if (!strata_size_align_up(config->reserve_bytes, grain, reserve) ||
         !strata_size_align_up(config->first_bytes, grain, first) ||
@@ -91,7 +92,8 @@ static strata_status plan(strata_region *region, const strata_region_config *con
     return STRATA_OK;
 }
 
-/* Enters the gate for one operation that asks for memory. pass->doing_ tells whether there is one. */
+/* Enters the gate for one operation that asks for memory. pass->doing_ tells whether there is one.
+ */
 static strata_status enter(strata_region *region, strata_pass *pass, strata_error *err)
 {
     strata_backend *backend = region->backend;
@@ -116,8 +118,8 @@ static strata_status commit_extent(strata_region *region, size_t bytes, strata_e
     if (status != STRATA_OK) {
         return status;
     }
-    status = region->backend->ops->commit(region->backend, &region->range, region->committed,
-                                          bytes, err);
+    status = region->backend->ops->commit(region->backend, &region->range, region->committed, bytes,
+                                          err);
     strata_ledger_operation(region->ledger);
     if (status != STRATA_OK) {
         strata_ledger_refund(region->ledger, bytes);
@@ -348,8 +350,7 @@ strata_status strata_region_trim(strata_region *region, size_t keep_bytes, strat
 /* The range is gone, or stays as it was; the account follows. */
 static strata_status return_range(strata_region *region, strata_report *out, strata_error *err)
 {
-    strata_status status =
-        region->backend->ops->release(region->backend, &region->range, err);
+    strata_status status = region->backend->ops->release(region->backend, &region->range, err);
     if (status != STRATA_OK) {
         strata_ledger_operation(region->ledger);
         __atomic_store_n(&region->stranded, true, __ATOMIC_RELAXED);

@@ -25,8 +25,8 @@ void strata_model_config_init(strata_model_config *config)
 static const char *key_word(strata_config_key key)
 {
     switch (key) {
-#define CASE(name, word)                                                                           \
-    case STRATA_CONFIG_##name:                                                                     \
+#define CASE(name, word)       \
+    case STRATA_CONFIG_##name: \
         return word;
         STRATA_CONFIG_KEY_MAP(CASE)
 #undef CASE
@@ -75,8 +75,8 @@ static strata_status parse_guard(const char *value, uint64_t *out, strata_error 
 {
     static const char *const words[] = {"auto", "off", "on"}; /* in the enum's order */
     if (!find_word(value, words, 3, out)) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "\"%.40s\" is no guard; use auto, off or on", value);
+        return strata_error_set(err, STRATA_INVALID, "\"%.40s\" is no guard; use auto, off or on",
+                                value);
     }
     return STRATA_OK;
 }
@@ -269,8 +269,8 @@ bool strata__config_was_set(const strata_model_config *config, const char *secti
 }
 
 strata_status strata__config_set_at(strata_model_config *config, const char *section,
-                                    const char *word, const char *value,
-                                    strata_config_place place, strata_error *err)
+                                    const char *word, const char *value, strata_config_place place,
+                                    strata_error *err)
 {
     strata_status status;
     if (!strata__config_name_is_valid(section)) {
@@ -298,8 +298,7 @@ strata_status strata_model_config_set(strata_model_config *config, const char *k
     }
     char section[STRATA_LABEL_MAX];
     (void)snprintf(section, sizeof section, "%.*s", (int)(dot - key), key);
-    return strata__config_set_at(config, section, dot + 1, value, (strata_config_place){0, 0},
-                                 err);
+    return strata__config_set_at(config, section, dot + 1, value, (strata_config_place){0, 0}, err);
 }
 
 #define OVERRIDE_MAX 256
@@ -372,9 +371,9 @@ static strata_status check_at_most(const strata_model_config *config,
         return STRATA_OK;
     }
     strata_status status = strata_error_set(
-        err, STRATA_INVALID, "%s.%s (%llu bytes) is larger than %s.%s (%llu bytes)",
-        of_small->name, key_word(small), (unsigned long long)of_small->value_[small],
-        of_large->name, key_word(large), (unsigned long long)of_large->value_[large]);
+        err, STRATA_INVALID, "%s.%s (%llu bytes) is larger than %s.%s (%llu bytes)", of_small->name,
+        key_word(small), (unsigned long long)of_small->value_[small], of_large->name,
+        key_word(large), (unsigned long long)of_large->value_[large]);
     strata__config_place_context(config, of_small->place_[small], err);
     return status;
 }
@@ -431,13 +430,11 @@ static strata_config_place first_place(const strata_config_entry *entry)
     return (strata_config_place){0, 0};
 }
 
-static strata_status unexpected(const strata_model_config *config,
-                                const strata_config_entry *entry, const char *const *names,
-                                size_t count, strata_error *err)
+static strata_status unexpected(const strata_model_config *config, const strata_config_entry *entry,
+                                const char *const *names, size_t count, strata_error *err)
 {
-    strata_status status =
-        strata_error_set(err, STRATA_INVALID, "nothing here is called \"%s\"; known are all",
-                         entry->name);
+    strata_status status = strata_error_set(
+        err, STRATA_INVALID, "nothing here is called \"%s\"; known are all", entry->name);
     for (size_t i = 0; i < count; i++) {
         strata_error_append(err, ", %s", names[i]);
     }
@@ -446,8 +443,7 @@ static strata_status unexpected(const strata_model_config *config,
 }
 
 strata_status strata_model_config_expect(const strata_model_config *config,
-                                         const char *const *names, size_t count,
-                                         strata_error *err)
+                                         const char *const *names, size_t count, strata_error *err)
 {
     for (size_t i = 0; i < config->entry_count_; i++) {
         const strata_config_entry *entry = &config->entries_[i];
@@ -506,8 +502,7 @@ strata_status strata_model_config_region(const strata_model_config *config,
                                          const char **memory, strata_error *err)
 {
     if (region->label == NULL || !strata__config_name_is_valid(region->label)) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "a label has 1 to %d letters, digits, _ and -",
+        return strata_error_set(err, STRATA_INVALID, "a label has 1 to %d letters, digits, _ and -",
                                 STRATA_LABEL_MAX - 1);
     }
     overlay_region(find_entry(config, "all"), region, checked, memory);

@@ -2,7 +2,8 @@
  *
  * Our own and small because the packaged readers are lenient where an operator needs strictness:
  * Debian's inih 55 cuts long lines silently and then misreports the line. Here every line is a
- * section, a key with a value, a comment, empty, or an error with its number. Never reads a file. */
+ * section, a key with a value, a comment, empty, or an error with its number. Never reads a file.
+ */
 #include <strata/config.h>
 
 #include "internal.h"
@@ -58,8 +59,7 @@ static strata_status read_section(reader *r, char *line, strata_error *err)
     const char *name = trim(line + 1);
     if (!strata__config_name_is_valid(name)) {
         return strata_error_set(err, STRATA_INVALID,
-                                "\"%.40s\" is no section name; use letters, digits, _ and -",
-                                name);
+                                "\"%.40s\" is no section name; use letters, digits, _ and -", name);
     }
     (void)snprintf(r->section, sizeof r->section, "%s", name);
     return STRATA_OK;
@@ -76,17 +76,16 @@ static strata_status read_value(reader *r, char *line, strata_error *err)
     const char *key = trim(line);
     const char *value = trim(equals + 1);
     if (r->section[0] == '\0') {
-        return strata_error_set(err, STRATA_INVALID,
-                                "\"%.40s\" stands before the first [section]", key);
+        return strata_error_set(err, STRATA_INVALID, "\"%.40s\" stands before the first [section]",
+                                key);
     }
     if (*key == '\0' || *value == '\0') {
         return strata_error_set(err, STRATA_INVALID, "a key and a value are needed around =");
     }
     uint32_t before = 0;
     if (strata__config_was_set(r->config, r->section, key, r->source, &before)) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "%s.%.40s is given twice, first in line %u", r->section, key,
-                                (unsigned)before);
+        return strata_error_set(err, STRATA_INVALID, "%s.%.40s is given twice, first in line %u",
+                                r->section, key, (unsigned)before);
     }
     return strata__config_set_at(r->config, r->section, key, value,
                                  (strata_config_place){r->source, r->line}, err);
@@ -125,8 +124,8 @@ static strata_status add_source(strata_model_config *config, const char *source,
     return STRATA_OK;
 }
 
-strata_status strata_model_config_read(strata_model_config *config, const char *text,
-                                       size_t length, const char *source, strata_error *err)
+strata_status strata_model_config_read(strata_model_config *config, const char *text, size_t length,
+                                       const char *source, strata_error *err)
 {
     strata_model_config changed = *config;
     reader r = {.config = &changed};

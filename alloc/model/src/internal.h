@@ -12,8 +12,8 @@ bool strata__config_name_is_valid(const char *name);
 
 /* strata_model_config_set with the section apart and the place where it was written. */
 strata_status strata__config_set_at(strata_model_config *config, const char *section,
-                                    const char *word, const char *value,
-                                    strata_config_place place, strata_error *err);
+                                    const char *word, const char *value, strata_config_place place,
+                                    strata_error *err);
 
 /* Whether this source has set the key before, and in which line. */
 bool strata__config_was_set(const strata_model_config *config, const char *section,
@@ -65,7 +65,7 @@ struct strata_model {
     strata_process *process;
     strata_model_config config;
     strata_ledger ledger;
-    pthread_mutex_t mutex; /* the lists of strands and areas, and `releasing` */
+    pthread_mutex_t mutex;  /* the lists of strands and areas, and `releasing` */
     strata_strand *strands; /* newest first; the root is the last */
     strata_strand *root;
     bool releasing;
@@ -79,7 +79,7 @@ typedef struct strata__account {
 } strata__account;
 
 void strata__account_begin(strata__account *account, const strata_model *model);
-void strata__account_end(const strata__account *account, const strata_model *model,
-                         size_t stranded, strata_report *out);
+void strata__account_end(const strata__account *account, const strata_model *model, size_t stranded,
+                         strata_report *out);
 
 #endif

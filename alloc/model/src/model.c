@@ -114,8 +114,8 @@ void strata__account_begin(strata__account *account, const strata_model *model)
     account->begin_ns = strata_now_ns();
 }
 
-void strata__account_end(const strata__account *account, const strata_model *model,
-                         size_t stranded, strata_report *out)
+void strata__account_end(const strata__account *account, const strata_model *model, size_t stranded,
+                         strata_report *out)
 {
     if (out == NULL) {
         return;
@@ -158,7 +158,8 @@ static void sleep_until(uint64_t ns)
 static strata_status ask_to_deadline(strata_model *model, const strata_release_options *options,
                                      strata_report *out)
 {
-    while (strata_now_ns() < options->deadline_ns && ask_strands(model, options, NULL) != STRATA_OK) {
+    while (strata_now_ns() < options->deadline_ns &&
+           ask_strands(model, options, NULL) != STRATA_OK) {
         uint64_t next = strata_deadline_in(POLL_NS);
         sleep_until(next < options->deadline_ns ? next : options->deadline_ns);
     }

@@ -77,10 +77,9 @@ strata_status strata_process_add_backend(strata_process *process, strata_backend
                                          strata_error *err)
 {
     if (backend->ops->version != STRATA_BACKEND_VERSION) {
-        return strata_error_set(err, STRATA_UNSUPPORTED,
-                                "backend \"%s\" has table version %u, this library needs %u",
-                                backend->ops->name, (unsigned)backend->ops->version,
-                                STRATA_BACKEND_VERSION);
+        return strata_error_set(
+            err, STRATA_UNSUPPORTED, "backend \"%s\" has table version %u, this library needs %u",
+            backend->ops->name, (unsigned)backend->ops->version, STRATA_BACKEND_VERSION);
     }
     strata_status status = STRATA_OK;
     (void)pthread_mutex_lock(&process->mutex);

@@ -174,9 +174,8 @@ strata_status strata_strand_source(strata_strand *strand, strata_backend *backen
     const char *name = memory != NULL ? memory : "host";
     strata_backend *chosen = backend != NULL ? backend : strata_process_backend(process, name);
     if (chosen == NULL) {
-        strata_status status = strata_error_set(err, STRATA_INVALID,
-                                                "no memory is called \"%.40s\" here; known are",
-                                                name);
+        strata_status status = strata_error_set(
+            err, STRATA_INVALID, "no memory is called \"%.40s\" here; known are", name);
         (void)pthread_mutex_lock(&process->mutex);
         for (size_t i = 0; i < process->backend_count; i++) {
             strata_error_append(err, "%s %s", i > 0 ? "," : "", process->backends[i]->ops->name);

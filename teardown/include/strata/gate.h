@@ -19,8 +19,8 @@
 
 STRATA_BEGIN_DECLS
 
-#define STRATA_DEADLINE_NOW   UINT64_C(0)  /* do not wait */
-#define STRATA_DEADLINE_NEVER UINT64_MAX   /* wait for ever; nothing of Strata's own does */
+#define STRATA_DEADLINE_NOW   UINT64_C(0) /* do not wait */
+#define STRATA_DEADLINE_NEVER UINT64_MAX  /* wait for ever; nothing of Strata's own does */
 
 /* Nanoseconds of CLOCK_MONOTONIC, and the moment that lies `ns` ahead (saturating). */
 STRATA_API uint64_t strata_now_ns(void);
@@ -39,8 +39,8 @@ typedef struct strata_pass {
 typedef struct strata_gate {
     pthread_mutex_t mutex_;
     pthread_cond_t changed_;
-    strata_pass *inside_;      /* traffic */
-    strata_pass *closer_;      /* the one that has it closed */
+    strata_pass *inside_; /* traffic */
+    strata_pass *closer_; /* the one that has it closed */
     size_t closers_waiting_;
 } strata_gate;
 

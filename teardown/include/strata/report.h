@@ -45,26 +45,26 @@ typedef void strata_report_fn(void *user, strata_phase phase, const char *label,
 
 /* All fields may be read; none is to be written by the caller. */
 typedef struct strata_report {
-    strata_status status;  /* the first failure's, or the first refusal's */
-    size_t attempted;      /* releases called */
-    size_t failed;         /* of those, how many failed */
-    size_t asked;          /* ready questions asked */
-    size_t refused;        /* of those, how many said BUSY or TIMEOUT: then attempted is 0 */
-    size_t ready_failed;   /* ready questions that failed otherwise: reported, not obeyed */
-    size_t held_bytes;     /* of the resources that failed or refused */
+    strata_status status; /* the first failure's, or the first refusal's */
+    size_t attempted;     /* releases called */
+    size_t failed;        /* of those, how many failed */
+    size_t asked;         /* ready questions asked */
+    size_t refused;       /* of those, how many said BUSY or TIMEOUT: then attempted is 0 */
+    size_t ready_failed;  /* ready questions that failed otherwise: reported, not obeyed */
+    size_t held_bytes;    /* of the resources that failed or refused */
 
-    size_t detail_count;   /* details kept; exact count: failed + refused + ready_failed */
+    size_t detail_count; /* details kept; exact count: failed + refused + ready_failed */
     strata_detail details[STRATA_REPORT_DETAILS_MAX];
-    size_t order_count;    /* labels kept; exact count: attempted */
+    size_t order_count; /* labels kept; exact count: attempted */
     char order[STRATA_REPORT_ORDER_MAX][STRATA_LABEL_MAX];
 
     /* Filled in by the owner of the memory (a model); a bare teardown leaves them 0. */
     size_t bytes_held_before;
     size_t bytes_held_after;
     size_t stranded_bytes;
-    size_t stranded;       /* resources that stay with their owner, to be tried again */
-    uint64_t unmaps;       /* mappings torn down, by the ledger */
-    uint64_t mappings;     /* mappings that existed before */
+    size_t stranded;   /* resources that stay with their owner, to be tried again */
+    uint64_t unmaps;   /* mappings torn down, by the ledger */
+    uint64_t mappings; /* mappings that existed before */
     uint64_t elapsed_ns;
     strata_verdict verdict;
     size_t short_bytes;

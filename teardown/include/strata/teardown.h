@@ -32,8 +32,7 @@ typedef struct strata_teardown strata_teardown;
  *          whole release; it may wait, to the deadline in its context at most. Any other failure is
  *          reported and does not stand in the way: a lost device must not make a release
  *          impossible. */
-typedef strata_status strata_resource_fn(strata_resource *self, void *context,
-                                         strata_error *error);
+typedef strata_status strata_resource_fn(strata_resource *self, void *context, strata_error *error);
 
 struct strata_resource {
     const char *label;           /* borrowed for as long as it is pushed; copied into reports */
@@ -53,8 +52,8 @@ struct strata_teardown {
     /* ours */
     strata_resource *newest_;
     size_t length_;
-    uint64_t serial_;        /* of the newest push ever */
-    strata_report *report_;  /* of the release in progress */
+    uint64_t serial_;       /* of the newest push ever */
+    strata_report *report_; /* of the release in progress */
     strata_resource *boundary_;
     bool releasing_;
 };
@@ -65,7 +64,10 @@ typedef struct strata_mark {
     uint64_t serial;
 } strata_mark;
 
-#define STRATA_TEARDOWN_INIT {0}
+#define STRATA_TEARDOWN_INIT \
+    {                        \
+        0                    \
+    }
 
 STRATA_API void strata_resource_init(strata_resource *resource, const char *label,
                                      strata_resource_fn *release, strata_resource_fn *ready);

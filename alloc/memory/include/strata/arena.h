@@ -33,13 +33,13 @@ typedef struct strata_arena {
 typedef enum strata_guard {
     STRATA_GUARD_AUTO, /* on under AddressSanitizer, under Valgrind and in debug builds */
     STRATA_GUARD_OFF,
-    STRATA_GUARD_ON    /* canaries behind blocks, dropped bytes filled and checked; host memory only */
+    STRATA_GUARD_ON /* canaries behind blocks, dropped bytes filled and checked; host memory only */
 } strata_guard;
 
 typedef struct strata_arena_config {
     strata_region_config region;
-    bool shared;        /* serves lanes only */
-    size_t lane_bytes;  /* what a lane takes at a time */
+    bool shared;       /* serves lanes only */
+    size_t lane_bytes; /* what a lane takes at a time */
     strata_guard guard;
     strata_backend *backend; /* for strata_arena_create (strand.h): NULL: by name, see `memory` */
     const char *memory;      /* likewise: the backend's name, NULL: "host" */

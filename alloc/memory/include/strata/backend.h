@@ -29,25 +29,25 @@ STRATA_API const char *strata_pages_name(strata_pages pages); /* "default", "thp
 
 /* What a region wants of its addresses. */
 typedef struct strata_reserve_request {
-    size_t bytes;          /* pre: a multiple of the backend's granularity */
+    size_t bytes; /* pre: a multiple of the backend's granularity */
     strata_pages pages;
-    bool pages_fallback;   /* take the next smaller pages where the kind asked for is not to be had */
-    bool prefault;         /* fault pages in at commit */
+    bool pages_fallback; /* take the next smaller pages where the kind asked for is not to be had */
+    bool prefault;       /* fault pages in at commit */
     unsigned prefault_threads;
 } strata_reserve_request;
 
 /* One range of addresses as its backend sees it. The region owns the struct; the backend fills it
  * at reserve and reads it afterwards. */
 typedef struct strata_range {
-    void *base;              /* aligned as the backend promises */
-    size_t reserve_bytes;    /* usable bytes */
-    size_t committed_bytes;  /* kept by the region */
-    strata_pages pages;      /* what it got */
+    void *base;             /* aligned as the backend promises */
+    size_t reserve_bytes;   /* usable bytes */
+    size_t committed_bytes; /* kept by the region */
+    strata_pages pages;     /* what it got */
     bool prefault;
     unsigned prefault_threads;
-    void *mapping;           /* backend's own: where the kernel's mapping begins, */
-    size_t mapping_bytes;    /* and its length with slack and guard */
-    uint64_t handle;         /* backend's own */
+    void *mapping;        /* backend's own: where the kernel's mapping begins, */
+    size_t mapping_bytes; /* and its length with slack and guard */
+    uint64_t handle;      /* backend's own */
     strata_pages pages_asked;
     bool pages_fallback;
 } strata_range;
@@ -55,10 +55,10 @@ typedef struct strata_range {
 typedef struct strata_backend strata_backend;
 
 typedef struct strata_backend_ops {
-    uint32_t version;      /* STRATA_BACKEND_VERSION */
-    const char *name;      /* "host", "file": what configurations call it */
-    bool host_accessible;  /* the host may read and write committed bytes */
-    bool can_grow;         /* false: commit is called once, for the whole reservation */
+    uint32_t version;     /* STRATA_BACKEND_VERSION */
+    const char *name;     /* "host", "file": what configurations call it */
+    bool host_accessible; /* the host may read and write committed bytes */
+    bool can_grow;        /* false: commit is called once, for the whole reservation */
 
     /* Commit and reserve sizes are multiples of this, a power of two. */
     size_t (*granularity)(strata_backend *self, strata_pages pages);
@@ -89,9 +89,9 @@ typedef struct strata_backend_ops {
 /* The head of every backend; a backend with state of its own embeds it as its first member. */
 struct strata_backend {
     const strata_backend_ops *ops;
-    strata_gate *gate;      /* of its coherence domain; NULL: none */
-    uint64_t gate_wait_ns;  /* how long a commit or a single return waits at the gate */
-    pid_t owner_;           /* the process that may map and return; a forked child may not */
+    strata_gate *gate;     /* of its coherence domain; NULL: none */
+    uint64_t gate_wait_ns; /* how long a commit or a single return waits at the gate */
+    pid_t owner_;          /* the process that may map and return; a forked child may not */
 };
 
 /* Fills in the head. For those who write a backend. */

@@ -1,8 +1,8 @@
 /* strata/host.h - the host's own pages as a backend, and mapped files as another.
  *
  * Host ranges are reserved once with PROT_NONE and MAP_NORESERVE, so that neither overcommit nor
- * fork counts them, aligned to 2 MiB inside one mapping with a guard page behind it. That mapping is
- * never split by us: it is returned by a single munmap, which also works at vm.max_map_count.
+ * fork counts them, aligned to 2 MiB inside one mapping with a guard page behind it. That mapping
+ * is never split by us: it is returned by a single munmap, which also works at vm.max_map_count.
  *
  * Never reads the environment or /proc; every system call goes through a table, which tests and
  * sandboxed programs may replace. */

@@ -30,12 +30,12 @@ typedef struct strata_ledger {
 
 typedef struct strata_ledger_counts {
     uint64_t limit_bytes;
-    uint64_t committed_bytes;      /* what a budget counts */
+    uint64_t committed_bytes; /* what a budget counts */
     uint64_t committed_peak_bytes;
-    uint64_t reserved_bytes;       /* addresses, not memory */
+    uint64_t reserved_bytes; /* addresses, not memory */
     uint64_t mappings_made;
     uint64_t mappings_torn_down;
-    uint64_t mapping_operations;   /* every call that changed a mapping: reserve, commit, return */
+    uint64_t mapping_operations; /* every call that changed a mapping: reserve, commit, return */
 } strata_ledger_counts;
 
 /* `name` appears in "budget" errors and must outlive the ledger. parent may be NULL. */

@@ -27,11 +27,11 @@ STRATA_API void *strata_host_memory_allocate(const strata_host_memory *memory, s
 STRATA_API void strata_host_memory_free(const strata_host_memory *memory, void *block);
 
 typedef struct strata_region_config {
-    const char *label;        /* copied */
-    size_t reserve_bytes;     /* rounded up to the backend's granularity */
-    size_t first_bytes;       /* committed at creation; 0: nothing yet */
-    size_t step_bytes;        /* the first growth; each further one doubles, */
-    size_t step_max_bytes;    /* up to this */
+    const char *label;     /* copied */
+    size_t reserve_bytes;  /* rounded up to the backend's granularity */
+    size_t first_bytes;    /* committed at creation; 0: nothing yet */
+    size_t step_bytes;     /* the first growth; each further one doubles, */
+    size_t step_max_bytes; /* up to this */
     strata_pages pages;
     bool pages_fallback;
     bool prefault;
@@ -52,10 +52,10 @@ typedef struct strata_region_info {
     size_t reserve_bytes;
     size_t committed_bytes;
     size_t committed_peak_bytes;
-    size_t extents;            /* commits that it took */
-    strata_pages pages;        /* what it got */
+    size_t extents;     /* commits that it took */
+    strata_pages pages; /* what it got */
     bool released;
-    bool stranded;             /* a release failed; committed_bytes are still held */
+    bool stranded; /* a release failed; committed_bytes are still held */
 } strata_region_info;
 
 /* Reserves and commits the first extent. INVALID for sizes of 0 or that wrap; NO_MEMORY naming the

@@ -6,12 +6,10 @@
  * that refuses unknown keys, bad units and contradictions with file and line. The library reads no
  * file: callers hand in the text.
  *
- *   [model]                         [weights]           # an arena's or heap's name; `all`: every one
- *   budget = 2GiB                   reserve = 8GiB      # addresses
- *   label = rec                     first = 1GiB        # committed at creation
- *   release_wait = 250ms            step = 2MiB         # first growth, doubling ...
- *                                   step_max = 64MiB    # ... up to this
- *                                   pages = thp         # default | thp | hugetlb
+ *   [model]                         [weights]           # an arena's or heap's name; `all`: every
+ * one budget = 2GiB                   reserve = 8GiB      # addresses label = rec first = 1GiB #
+ * committed at creation release_wait = 250ms            step = 2MiB         # first growth,
+ * doubling ... step_max = 64MiB    # ... up to this pages = thp         # default | thp | hugetlb
  *                                   pages_fallback = yes
  *                                   prefault = no
  *                                   prefault_threads = 2
@@ -33,18 +31,18 @@ STRATA_BEGIN_DECLS
 
 /* Keys of a named arena or heap. The X-macro is what the parser, the documentation test and the
  * checks run over. */
-#define STRATA_CONFIG_KEY_MAP(X)                                                                   \
-    X(RESERVE, "reserve")                                                                          \
-    X(FIRST, "first")                                                                              \
-    X(STEP, "step")                                                                                \
-    X(STEP_MAX, "step_max")                                                                        \
-    X(PAGES, "pages")                                                                              \
-    X(PAGES_FALLBACK, "pages_fallback")                                                            \
-    X(PREFAULT, "prefault")                                                                        \
-    X(PREFAULT_THREADS, "prefault_threads")                                                        \
-    X(GUARD, "guard")                                                                              \
-    X(LANE, "lane")                                                                                \
-    X(MEMORY, "memory")                                                                            \
+#define STRATA_CONFIG_KEY_MAP(X)            \
+    X(RESERVE, "reserve")                   \
+    X(FIRST, "first")                       \
+    X(STEP, "step")                         \
+    X(STEP_MAX, "step_max")                 \
+    X(PAGES, "pages")                       \
+    X(PAGES_FALLBACK, "pages_fallback")     \
+    X(PREFAULT, "prefault")                 \
+    X(PREFAULT_THREADS, "prefault_threads") \
+    X(GUARD, "guard")                       \
+    X(LANE, "lane")                         \
+    X(MEMORY, "memory")                     \
     X(CHECKED, "checked")
 
 typedef enum strata_config_key {
@@ -70,9 +68,9 @@ typedef struct strata_config_entry {
 } strata_config_entry;
 
 typedef struct strata_model_config {
-    char label[STRATA_LABEL_MAX];  /* "model" */
-    uint64_t budget_bytes;         /* committed bytes; STRATA_UNLIMITED */
-    uint64_t release_wait_ns;      /* how long a release without a deadline of its own waits; 0 */
+    char label[STRATA_LABEL_MAX]; /* "model" */
+    uint64_t budget_bytes;        /* committed bytes; STRATA_UNLIMITED */
+    uint64_t release_wait_ns;     /* how long a release without a deadline of its own waits; 0 */
 
     /* ours */
     strata_config_place budget_place_;
@@ -92,8 +90,8 @@ STRATA_API strata_status strata_model_config_set(strata_model_config *config, co
                                                  const char *value, strata_error *err);
 
 /* A line of overrides: "weights.reserve:8GiB,run.pages:thp". Applied whole or not at all. */
-STRATA_API strata_status strata_model_config_set_line(strata_model_config *config,
-                                                      const char *line, strata_error *err);
+STRATA_API strata_status strata_model_config_set_line(strata_model_config *config, const char *line,
+                                                      strata_error *err);
 
 /* An INI text of `length` bytes, called `source` in errors ("FILE:LINE: ..."). Sections, `key =
  * value`, comments from # or ; at the start of a line or after white space. A key twice in one text

@@ -26,14 +26,14 @@ typedef struct strata_model_info {
     char label[STRATA_LABEL_MAX];
     strata_ledger_counts ledger;
     size_t areas;
-    size_t resources;      /* pushed and not yet released, over all strands */
-    size_t stranded;       /* of those, what a release left behind */
+    size_t resources; /* pushed and not yet released, over all strands */
+    size_t stranded;  /* of those, what a release left behind */
     size_t stranded_bytes;
     bool released;
 } strata_model_info;
 
-/* config NULL: the defaults. INVALID (strata_model_config_check), NO_MEMORY, UNSUPPORTED in a forked
- * child. *out is untouched on failure. */
+/* config NULL: the defaults. INVALID (strata_model_config_check), NO_MEMORY, UNSUPPORTED in a
+ * forked child. *out is untouched on failure. */
 STRATA_API strata_status strata_model_open(strata_model **out, strata_process *process,
                                            const strata_model_config *config, strata_error *err);
 

@@ -21,10 +21,10 @@ typedef struct strata_process strata_process;
 #define STRATA_BACKENDS_MAX 16
 
 typedef struct strata_process_config {
-    uint64_t budget_bytes;             /* over all models; STRATA_UNLIMITED */
-    uint64_t gate_wait_ns;             /* how long growth and single returns wait at the gate; 5 s */
-    strata_host_memory memory;         /* control blocks; zeroed: malloc */
-    const strata_host_system *system;  /* NULL: the real system calls; copied */
+    uint64_t budget_bytes;            /* over all models; STRATA_UNLIMITED */
+    uint64_t gate_wait_ns;            /* how long growth and single returns wait at the gate; 5 s */
+    strata_host_memory memory;        /* control blocks; zeroed: malloc */
+    const strata_host_system *system; /* NULL: the real system calls; copied */
     void (*log)(void *user, const char *line); /* NULL: silent. One line, no newline */
     void *log_user;
 } strata_process_config;
@@ -46,8 +46,7 @@ STRATA_API strata_status strata_process_add_backend(strata_process *process,
                                                     strata_backend *backend, strata_error *err);
 
 /* NULL where the name is unknown. "host" is always there. */
-STRATA_API strata_backend *strata_process_backend(const strata_process *process,
-                                                  const char *name);
+STRATA_API strata_backend *strata_process_backend(const strata_process *process, const char *name);
 STRATA_API strata_gate *strata_process_gate(strata_process *process);
 STRATA_API strata_ledger *strata_process_ledger(strata_process *process);
 STRATA_API const strata_host_memory *strata_process_memory(const strata_process *process);

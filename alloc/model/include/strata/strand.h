@@ -66,8 +66,8 @@ typedef struct strata_scope {
 STRATA_API strata_status strata_scope_open(strata_scope *scope, strata_strand *strand);
 
 /* Ends the scope and keeps what came: it belongs to the scope around it, or to the strand. ORDER
- * where an inner scope is open, nothing changed; CLOSED after the model's release; INVALID where the
- * scope has ended already. */
+ * where an inner scope is open, nothing changed; CLOSED after the model's release; INVALID where
+ * the scope has ended already. */
 STRATA_API strata_status strata_scope_keep(strata_scope *scope);
 
 /* Asks, releases newest first what came since the scope was opened, rewinds older arenas. BUSY or

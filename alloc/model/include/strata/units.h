@@ -1,8 +1,8 @@
 /* strata/units.h - sizes and times as people write them.
  *
- * Reads `4096`, `64KiB`, `1.5GiB`, `250ms`, `5s`; shows the same way. Strict: a bare unit, a sign, a
- * space inside, or a fraction that is no whole number of bytes is refused with what would be right.
- * Pure functions; any thread. */
+ * Reads `4096`, `64KiB`, `1.5GiB`, `250ms`, `5s`; shows the same way. Strict: a bare unit, a sign,
+ * a space inside, or a fraction that is no whole number of bytes is refused with what would be
+ * right. Pure functions; any thread. */
 #ifndef STRATA_UNITS_H
 #define STRATA_UNITS_H
 
