@@ -56,8 +56,8 @@ END_TEST
 
 START_TEST(no_stale_mark_is_accepted_however_long_the_life)
 {
-    for (uint32_t seed = 1; seed < 200; seed++) {
-        live(seed, 20000, false);
+    for (uint32_t seed = 1; seed < 100; seed++) {
+        live(seed, 4000, false);
     }
 }
 END_TEST

@@ -358,13 +358,16 @@ END_TEST
 
 START_TEST(an_address_limit_is_named_with_its_remedy)
 {
-    struct rlimit limit = {.rlim_cur = 512 * MIB, .rlim_max = 512 * MIB};
+    struct rlimit before;
+    ck_assert_int_eq(getrlimit(RLIMIT_AS, &before), 0);
+    struct rlimit limit = {.rlim_cur = 512 * MIB, .rlim_max = before.rlim_max};
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
     strata_region_config config = config_of((size_t)64 << 30, 0);
     strata_region *region = NULL;
     assert_status(strata_region_create(&region, &host.backend, &ledger, &memory.memory, &config,
                                        &error),
                   STRATA_NO_MEMORY);
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &before), 0);
     ck_assert_ptr_nonnull(strstr(error.text, "RLIMIT_AS"));
     ck_assert_ptr_nonnull(strstr(error.text, "reserve"));
     assert_all_returned();
@@ -555,6 +558,6 @@ int main(void)
     tcase_add_test(tests, a_forked_child_uses_what_it_has_and_is_refused_the_rest);
     tcase_add_test(tests, a_backend_of_another_version_is_refused);
     tcase_add_test(tests, a_file_is_mapped_whole_and_returned_whole);
-    tcase_add_test(tests, an_address_limit_is_named_with_its_remedy); /* last: it lowers a limit */
+    tcase_add_test(tests, an_address_limit_is_named_with_its_remedy);
     return run_suite(suite);
 }

@@ -188,7 +188,8 @@ static strata_status commit(strata_backend *self, strata_range *range, size_t fr
     if (range->pages != STRATA_PAGES_HUGETLB) {
         return commit_pages(host, range, at, bytes, err);
     }
-    strata_status status = commit_hugetlb(host, at, bytes, range->prefault_threads, err);
+    strata_status status = commit_hugetlb(host, at, bytes, range->prefault_threads,
+                                          range->pages_fallback ? NULL : err);
     if (status == STRATA_OK || !range->pages_fallback) {
         return status;
     }

@@ -233,9 +233,9 @@ static strata_status grow_to(strata_region *region, size_t bytes, strata_error *
     }
     size_t want = need > region->step_bytes ? need : region->step_bytes;
     want = want < room ? want : room;
-    strata_status status = commit_extent(region, want, err);
+    /* The step is a wish; what is needed may fit where it does not. */
+    strata_status status = commit_extent(region, want, want > need ? NULL : err);
     if (status != STRATA_OK && want > need) {
-        /* The step was a wish; what is needed may still fit. */
         status = commit_extent(region, need, err);
     }
     if (status != STRATA_OK) {

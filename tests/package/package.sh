@@ -1,0 +1,19 @@
+#!/bin/sh
+# package.sh CMAKE BUILD SOURCE WORK - installs the build into WORK and builds and runs an outside
+# consumer against it, from a folder that knows nothing of this tree.
+set -eu
+cmake=$1 build=$2 source=$3 work=$4
+rm -rf "$work"
+"$cmake" --install "$build" --prefix "$work/installed" >"$work.log" 2>&1 || { cat "$work.log"; exit 1; }
+"$cmake" -S "$source" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$work/installed" \
+    -DCMAKE_BUILD_TYPE=Debug >"$work.log" 2>&1 || { cat "$work.log"; exit 1; }
+"$cmake" --build "$work/consumer" >"$work.log" 2>&1 || { cat "$work.log"; exit 1; }
+for program in core_only core_static with_heap; do
+    if [ -x "$work/consumer/$program" ]; then
+        "$work/consumer/$program"
+    fi
+done
+# The core needs nothing but libc, and can be loaded at run time.
+needed=$(readelf -d "$work"/installed/lib*/libstrata.so "$work"/installed/lib*/*/libstrata.so \
+    2>/dev/null | sed -n 's/.*NEEDED.*\[\(.*\)\].*/\1/p' | sort -u | tr '\n' ' ')
+[ "$needed" = "libc.so.6 " ] || { echo "libstrata.so needs: $needed"; exit 1; }
