@@ -298,7 +298,7 @@ START_TEST(broken_json_is_refused_with_its_place)
     for (int i = 0; i < 80000; i++) {
         maker_put(&deep, "{\"a\":", 5);
     }
-    support_refused(deep, "not valid JSON", NULL);
+    support_refused(deep, "deeper brackets", NULL);
 }
 END_TEST
 
@@ -507,6 +507,55 @@ START_TEST(a_long_header_of_spaces_costs_no_memory)
     ck_assert_uint_eq(support_allocations.live_blocks, 0);
     ck_assert_msg(support_allocations.peak_bytes < 100000, "%zu", support_allocations.peak_bytes);
     free(path);
+}
+END_TEST
+
+/* Case 40 for JSON: a header that only exists to be expensive. `piece` is repeated to 10 MB. */
+static void expensive(const char *before, const char *piece)
+{
+    enum { HEADER_BYTES = 10000000 };
+    maker_bytes bytes = {.data = NULL};
+    char *path = support_path("model");
+    maker_u64(&bytes, HEADER_BYTES);
+    maker_put(&bytes, before, strlen(before));
+    while (bytes.count < HEADER_BYTES) {
+        maker_put(&bytes, piece, strlen(piece));
+    }
+    maker_put(&bytes, "        ", 8);
+    maker_write(&bytes, path);
+    maker_free(&bytes);
+    modelfile *file = NULL;
+    support_memory_begin(0, 0);
+    strata_status status = modelfile_open(&file, path, NULL, NULL);
+    modelfile_close(file);
+    support_memory_end();
+    ck_assert_int_eq(status, STRATA_INVALID);
+    ck_assert_uint_eq(support_allocations.live_blocks, 0);
+    ck_assert_msg(support_allocations.peak_bytes < 30000000, "%s: %zu bytes", piece,
+                  support_allocations.peak_bytes);
+    free(path);
+}
+
+START_TEST(a_header_made_to_be_expensive_is_refused_while_it_is_read)
+{
+    expensive("[", "{},");
+    expensive("{\"a\":", "[");
+    expensive("{\"a\":", "{\"\":");
+    expensive("{\"a\":[", "1,");
+    expensive("{\"a\":[", "[],[\"]\\\"[\"],");
+}
+END_TEST
+
+START_TEST(brackets_in_texts_are_no_brackets)
+{
+    char header[70000] = "{\"__metadata__\":{\"config\":\"";
+    size_t at = strlen(header);
+    while (at < sizeof header - 10) {
+        memcpy(header + at, "[{,\\\"", 5);
+        at += 5;
+    }
+    memcpy(header + at, "\"}}", 4);
+    modelfile_close(support_opened(maker_safetensors_raw(header, 0)));
 }
 END_TEST
 
@@ -739,6 +788,8 @@ int main(void)
     tcase_add_test(refuses, every_prefix_is_refused_with_the_end_and_the_size);
     tcase_add_test(refuses, a_header_of_the_cap_loads_and_one_byte_more_does_not);
     tcase_add_test(refuses, a_long_header_of_spaces_costs_no_memory);
+    tcase_add_test(refuses, a_header_made_to_be_expensive_is_refused_while_it_is_read);
+    tcase_add_test(refuses, brackets_in_texts_are_no_brackets);
     tcase_add_test(refuses, a_hundred_thousand_names_take_no_quadratic_time);
     tcase_add_test(refuses, files_that_are_no_model_are_refused_with_a_remedy);
     tcase_add_test(refuses, paths_that_are_no_file_are_refused_with_a_remedy);

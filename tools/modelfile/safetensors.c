@@ -36,9 +36,58 @@ static const dtype dtypes[] = {
 
 /* ---- from the file to a tree ---- */
 
+/* What can be said about a header before it is a tree, by counting brackets and commas outside of
+ * strings. jansson spends a few hundred bytes on each container, so a header made of nothing else
+ * costs it 75 times its size; one that describes tensors has a bracket in 16 bytes and a comma in 4
+ * at the very most (`"":{"dtype":"I8","shape":[],"data_offsets":[0,0]},`), and never nests deeply.
+ * What is denser is refused while it is read. This parses nothing: it is right about every header
+ * that is JSON, and what is not is jansson's to refuse. */
+typedef struct outline {
+    bool in_string;
+    bool escaped;
+    uint64_t depth;
+    uint64_t bytes;
+    uint64_t containers;
+    uint64_t commas;
+} outline;
+
+#define DEPTH_MAX           8
+#define CONTAINERS_MAX      (3 * UINT64_C(1048576) + 2) /* three a tensor, as many as GGUF may have */
+#define CONTAINER_BYTES_MIN 12
+#define COMMA_BYTES_MIN     4
+#define SMALL_HEADER_BYTES  65536 /* below it nobody needs protection */
+
+static void outline_add(outline *seen, const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        char c = text[i];
+        if (seen->in_string) {
+            seen->in_string = c != '"' || seen->escaped;
+            seen->escaped = c == '\\' && !seen->escaped;
+            continue;
+        }
+        seen->in_string = c == '"';
+        bool opens = c == '{' || c == '[';
+        seen->containers += opens ? 1 : 0;
+        seen->depth += opens ? 1 : 0;
+        seen->depth -= (c == '}' || c == ']') && seen->depth > 0 ? 1 : 0;
+        seen->commas += c == ',' ? 1 : 0;
+    }
+    seen->bytes += bytes;
+}
+
+static bool outline_is_plausible(const outline *seen)
+{
+    uint64_t bytes = seen->bytes + SMALL_HEADER_BYTES;
+    return seen->depth <= DEPTH_MAX && seen->containers <= CONTAINERS_MAX &&
+           seen->containers * CONTAINER_BYTES_MIN <= bytes &&
+           seen->commas * COMMA_BYTES_MIN <= bytes;
+}
+
 typedef struct feeder {
     modelfile_reader *reader;
     uint64_t left;
+    outline seen;
     strata_status status;
     strata_error *err;
 } feeder;
@@ -52,6 +101,15 @@ static size_t feed(void *buffer, size_t capacity, void *user)
         return (size_t)-1; /* jansson's word for a failed read */
     }
     self->left -= bytes;
+    outline_add(&self->seen, buffer, bytes);
+    if (!outline_is_plausible(&self->seen)) {
+        self->status = strata_error_set(
+            self->err, STRATA_INVALID,
+            "the header has more or deeper brackets before byte %" PRIu64
+            " than a description of tensors: damaged, or made to use up memory",
+            LENGTH_BYTES + self->seen.bytes);
+        return (size_t)-1;
+    }
     return bytes;
 }
 
