@@ -157,6 +157,9 @@ size_t strata_report_format(const strata_report *report, char *buffer, size_t ca
     if (capacity > 0) {
         buffer[0] = '\0';
     }
+    if (report == NULL) {
+        return 0;
+    }
     if (report->refused > 0) {
         put(&out, "refused, %zu resource(s) not ready", report->refused);
         put_details(&out, report, STRATA_PHASE_READY, report->refused + report->ready_failed);

@@ -14,7 +14,7 @@ typedef struct fake_backend {
     strata_backend backend; /* hand out &fake->backend */
     size_t live_ranges;
     uint64_t commits;
-    fake_fault fault;       /* of commits; answers DEVICE_MEMORY. Set it directly */
+    fake_fault fault; /* of commits; answers DEVICE_MEMORY. Set it directly */
 } fake_backend;
 
 void fake_backend_init(fake_backend *fake, strata_gate *gate);

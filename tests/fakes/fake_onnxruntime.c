@@ -155,7 +155,8 @@ static OrtStatus *add_entry(void *options, const char *key, const char *value)
     return NULL;
 }
 
-/* --- the stock allocator: what the hook asks for its exception ----------------------------------*/
+/* --- the stock allocator: what the hook asks for its exception
+ * ----------------------------------*/
 
 static void *stock_allocate(OrtAllocator *self, size_t size)
 {
@@ -276,7 +277,10 @@ static OrtStatus *make_session(OrtSession **out)
         *out = session;
         return NULL;
     }
-    if (!control.leak_on_failed_create) {
+    if (control.leak_on_failed_create) {
+        memcpy(control.leaked, session->blocks, sizeof(control.leaked));
+        control.leaked_count = session->count;
+    } else {
         give_back(session);
     }
     free(session);
@@ -302,7 +306,9 @@ static OrtStatus *create_session_from_array(const void *env, const void *bytes, 
 
 static void release_session(OrtSession *session)
 {
+    pthread_mutex_lock(&mutex);
     control.releases += 1;
+    pthread_mutex_unlock(&mutex);
     give_back(session);
     free(session);
 }

@@ -10,8 +10,8 @@
 bool fake_fault_is_due(fake_fault *fault)
 {
     fault->seen++;
-    bool due = fault->nth != 0 && (fault->from_then_on ? fault->seen >= fault->nth
-                                                       : fault->seen == fault->nth);
+    bool due = fault->nth != 0 &&
+               (fault->from_then_on ? fault->seen >= fault->nth : fault->seen == fault->nth);
     fault->injected += due;
     return due;
 }
@@ -147,8 +147,7 @@ void fake_system_fini(fake_system *fake)
     (void)pthread_mutex_destroy(&fake->mutex);
 }
 
-void fake_system_fail(fake_system *fake, fake_call call, uint64_t nth, bool from_then_on,
-                      int error)
+void fake_system_fail(fake_system *fake, fake_call call, uint64_t nth, bool from_then_on, int error)
 {
     (void)pthread_mutex_lock(&fake->mutex);
     fake->fault = (fake_fault){.nth = nth, .from_then_on = from_then_on};
@@ -195,8 +194,7 @@ size_t fake_system_live(fake_system *fake)
 bool fake_system_is_clean(fake_system *fake)
 {
     (void)pthread_mutex_lock(&fake->mutex);
-    bool clean =
-        fake->live_mappings == 0 && fake->partial_unmaps == 0 && fake->stray_unmaps == 0;
+    bool clean = fake->live_mappings == 0 && fake->partial_unmaps == 0 && fake->stray_unmaps == 0;
     (void)pthread_mutex_unlock(&fake->mutex);
     return clean;
 }
@@ -254,8 +252,7 @@ static void fake_free(void *user, void *block)
 void fake_memory_init(fake_memory *fake)
 {
     memset(fake, 0, sizeof *fake);
-    fake->memory =
-        (strata_host_memory){.user = fake, .allocate = fake_allocate, .free = fake_free};
+    fake->memory = (strata_host_memory){.user = fake, .allocate = fake_allocate, .free = fake_free};
     (void)pthread_mutex_init(&fake->mutex, NULL);
 }
 

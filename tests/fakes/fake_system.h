@@ -23,10 +23,10 @@
 
 /* Counts calls and says which of them fails. Not protected by itself: its owner has the lock. */
 typedef struct fake_fault {
-    uint64_t nth;       /* the first call to fail, from 1; 0: none */
-    bool from_then_on;  /* false: that one only */
-    uint64_t seen;      /* calls since it was armed */
-    uint64_t injected;  /* failures since it was armed */
+    uint64_t nth;      /* the first call to fail, from 1; 0: none */
+    bool from_then_on; /* false: that one only */
+    uint64_t seen;     /* calls since it was armed */
+    uint64_t injected; /* failures since it was armed */
 } fake_fault;
 
 /* Counts one call; whether it is to fail. pre: the caller serialises. */
@@ -52,15 +52,16 @@ typedef struct fake_mapping {
 } fake_mapping;
 
 typedef struct fake_system {
-    strata_host_system system; /* hand out &fake->system; its users copy it, `fake` must outlive them */
+    strata_host_system
+        system; /* hand out &fake->system; its users copy it, `fake` must outlive them */
 
     /* To be read through the functions below, or directly once all threads are joined. */
     uint64_t calls[FAKE_CALL_COUNT_]; /* attempts, failed ones included */
     size_t live_mappings;
-    size_t live_bytes;         /* mapped addresses */
+    size_t live_bytes; /* mapped addresses */
     size_t live_mappings_peak;
-    uint64_t partial_unmaps;   /* of less than a whole mapping, which splits it */
-    uint64_t stray_unmaps;     /* of what was not mapped here, or not any more */
+    uint64_t partial_unmaps; /* of less than a whole mapping, which splits it */
+    uint64_t stray_unmaps;   /* of what was not mapped here, or not any more */
 
     /* ours */
     pthread_mutex_t mutex;

@@ -1,5 +1,5 @@
-/* dies_after_rewind.c - uses memory that a rewind dropped. Under AddressSanitizer the program has to
- * be stopped at that line: ctest expects the report. It reaches the end nowhere else. */
+/* dies_after_rewind.c - uses memory that a rewind dropped. Under AddressSanitizer the program has
+ * to be stopped at that line: ctest expects the report. It reaches the end nowhere else. */
 #include <strata/arena.h>
 #include <strata/host.h>
 

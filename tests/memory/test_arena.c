@@ -136,11 +136,11 @@ END_TEST
 /* Case 25: size + alignment + offset that wraps around. */
 START_TEST(sizes_and_alignments_that_wrap_are_refused_on_both_paths)
 {
-    static const size_t sizes[] = {SIZE_MAX,         SIZE_MAX - 1,     SIZE_MAX - 63,
-                                   SIZE_MAX - 64,    SIZE_MAX / 2,     SIZE_MAX / 2 + 1,
+    static const size_t sizes[] = {SIZE_MAX,          SIZE_MAX - 1,    SIZE_MAX - 63,
+                                   SIZE_MAX - 64,     SIZE_MAX / 2,    SIZE_MAX / 2 + 1,
                                    SIZE_MAX / 2 - 63, (size_t)1 << 62, (size_t)1 << 48};
-    static const size_t bad_aligns[] = {0, 3, 5, 6, 7, 12, 4097, SIZE_MAX, (size_t)1 << 63,
-                                        STRATA_ALIGN_MAX * 2};
+    static const size_t bad_aligns[] = {
+        0, 3, 5, 6, 7, 12, 4097, SIZE_MAX, (size_t)1 << 63, STRATA_ALIGN_MAX * 2};
     static const strata_guard guards[] = {STRATA_GUARD_OFF, STRATA_GUARD_ON};
     for (int g = 0; g < 2; g++) {
         strata_arena *arena = open_arena(16 * MIB, guards[g]);

@@ -1,5 +1,5 @@
-/* test_marks.c - stale marks are recognised exactly, and never accepted, against a plain oracle that
- * remembers the lowest offset since every mark. */
+/* test_marks.c - stale marks are recognised exactly, and never accepted, against a plain oracle
+ * that remembers the lowest offset since every mark. */
 #include "alloc/memory/src/internal.h"
 
 #include "support/check_main.h"
@@ -36,8 +36,8 @@ static void live(uint32_t seed, int steps, bool exact)
                 cursor = taken[which].offset;
                 strata__marks_rewound(&marks, cursor);
                 for (size_t k = 0; k < count; k++) {
-                    taken[k].lowest_since =
-                        cursor < taken[k].lowest_since ? cursor : taken[k].lowest_since;
+                    taken[k].lowest_since = cursor < taken[k].lowest_since ? cursor
+                                                                           : taken[k].lowest_since;
                 }
             } else {
                 taken[which] = taken[--count];

@@ -121,9 +121,9 @@ START_TEST(control_memory_fails_and_nothing_is_left)
     strata_region_config config = config_of(MIB, MIB);
     strata_region *region = NULL;
     fake_memory_fail(&memory, 1, false);
-    assert_status(strata_region_create(&region, &host.backend, &ledger, &memory.memory, &config,
-                                       &error),
-                  STRATA_NO_MEMORY);
+    assert_status(
+        strata_region_create(&region, &host.backend, &ledger, &memory.memory, &config, &error),
+        STRATA_NO_MEMORY);
     assert_all_returned();
 }
 END_TEST
@@ -133,14 +133,14 @@ START_TEST(sizes_that_are_zero_wrap_or_contradict_are_refused)
     static const struct {
         size_t reserve;
         size_t first;
-    } bad[] = {{0, 0},           {SIZE_MAX, 0},     {SIZE_MAX - 4096, 0}, {SIZE_MAX / 2, 0},
-               {MIB, 3 * MIB},   {MIB, SIZE_MAX},   {(size_t)1 << 63, 0}};
+    } bad[] = {{0, 0},         {SIZE_MAX, 0},   {SIZE_MAX - 4096, 0}, {SIZE_MAX / 2, 0},
+               {MIB, 3 * MIB}, {MIB, SIZE_MAX}, {(size_t)1 << 63, 0}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         strata_region_config config = config_of(bad[i].reserve, bad[i].first);
         strata_region *region = NULL;
-        assert_status(strata_region_create(&region, &host.backend, &ledger, &memory.memory,
-                                           &config, &error),
-                      STRATA_INVALID);
+        assert_status(
+            strata_region_create(&region, &host.backend, &ledger, &memory.memory, &config, &error),
+            STRATA_INVALID);
         ck_assert_ptr_null(region);
         assert_all_returned();
     }
@@ -335,8 +335,8 @@ static int unmap_and_take(void *user, void *base, size_t bytes)
     (void)user;
     int rc = munmap(base, bytes);
     /* Another thread is quicker than the check. */
-    void *taken = mmap(base, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
-                       -1, 0);
+    void *taken =
+        mmap(base, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     ck_assert_ptr_eq(taken, base);
     return rc;
 }
@@ -364,9 +364,9 @@ START_TEST(an_address_limit_is_named_with_its_remedy)
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
     strata_region_config config = config_of((size_t)64 << 30, 0);
     strata_region *region = NULL;
-    assert_status(strata_region_create(&region, &host.backend, &ledger, &memory.memory, &config,
-                                       &error),
-                  STRATA_NO_MEMORY);
+    assert_status(
+        strata_region_create(&region, &host.backend, &ledger, &memory.memory, &config, &error),
+        STRATA_NO_MEMORY);
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &before), 0);
     ck_assert_ptr_nonnull(strstr(error.text, "RLIMIT_AS"));
     ck_assert_ptr_nonnull(strstr(error.text, "reserve"));
@@ -380,9 +380,9 @@ START_TEST(an_empty_huge_page_pool_is_an_error_or_falls_back_as_configured)
     config.pages = STRATA_PAGES_HUGETLB;
     config.pages_fallback = false;
     strata_region *region = NULL;
-    assert_status(strata_region_create(&region, &host.backend, &ledger, &memory.memory, &config,
-                                       &error),
-                  STRATA_NO_MEMORY);
+    assert_status(
+        strata_region_create(&region, &host.backend, &ledger, &memory.memory, &config, &error),
+        STRATA_NO_MEMORY);
     ck_assert_ptr_nonnull(strstr(error.text, "pages_fallback"));
     assert_all_returned();
     config.pages_fallback = true;
@@ -410,9 +410,9 @@ START_TEST(without_transparent_huge_pages_it_falls_back_or_says_so)
     config.pages_fallback = false;
     region = NULL;
     fake_system_fail(&fake, FAKE_ADVISE, 1, false, EINVAL);
-    assert_status(strata_region_create(&region, &host.backend, &ledger, &memory.memory, &config,
-                                       &error),
-                  STRATA_UNSUPPORTED);
+    assert_status(
+        strata_region_create(&region, &host.backend, &ledger, &memory.memory, &config, &error),
+        STRATA_UNSUPPORTED);
     assert_all_returned();
 }
 END_TEST
@@ -512,9 +512,9 @@ START_TEST(a_file_is_mapped_whole_and_returned_whole)
     config.pages = STRATA_PAGES_DEFAULT;
     config.prefault = true;
     strata_region *region = NULL;
-    assert_ok(strata_region_create(&region, &file.backend, &ledger, &memory.memory, &config,
-                                   &error),
-              error);
+    assert_ok(
+        strata_region_create(&region, &file.backend, &ledger, &memory.memory, &config, &error),
+        error);
     (void)close(fd);
     ck_assert_int_eq(memcmp(strata_region_base(region), "strata", 6), 0);
     ck_assert_uint_eq(strata_region_committed(region), 4096);

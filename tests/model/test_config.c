@@ -159,9 +159,15 @@ START_TEST(override_lines_are_applied_whole_or_not_at_all)
     assert_ok(strata_model_config_set_line(&config, "weights.reserve:8GiB,run.pages:thp", &error),
               error);
     ck_assert_uint_eq(arena_of("weights").region.reserve_bytes, (size_t)8 << 30);
-    static const char *const bad[] = {"",           "weights.reserve",   "weights.reserve:8GiB,",
-                                      "reserve:1",  ".reserve:1",        "weights.:1",
-                                      "a.reserve:1GiB,b.nope:1", ",",    "weights.reserve:",
+    static const char *const bad[] = {"",
+                                      "weights.reserve",
+                                      "weights.reserve:8GiB,",
+                                      "reserve:1",
+                                      ".reserve:1",
+                                      "weights.:1",
+                                      "a.reserve:1GiB,b.nope:1",
+                                      ",",
+                                      "weights.reserve:",
                                       "a b.reserve:1GiB"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         strata_model_config before = config;

@@ -1,5 +1,5 @@
-/* test_model.c - the whole line without a runtime: open, load, release, destroy; every call fails in
- * turn; refusals touch nothing; what fails is stranded and tried again; other models go on. */
+/* test_model.c - the whole line without a runtime: open, load, release, destroy; every call fails
+ * in turn; refusals touch nothing; what fails is stranded and tried again; other models go on. */
 #include <strata/model.h>
 
 #include "fakes/fake_system.h"
@@ -294,6 +294,82 @@ START_TEST(what_fails_is_stranded_counted_and_retried_in_its_order)
 }
 END_TEST
 
+static char logged[512];
+static int log_lines;
+
+static void log_line(void *user, const char *line)
+{
+    ck_assert_ptr_eq(user, &log_lines);
+    log_lines++;
+    (void)snprintf(logged, sizeof logged, "%s", line);
+}
+
+START_TEST(what_an_operator_should_see_is_logged_once_even_without_a_report)
+{
+    assert_status(strata_process_destroy(&process), STRATA_OK);
+    strata_process_config config = process_config();
+    config.log = log_line;
+    config.log_user = &log_lines;
+    assert_ok(strata_process_create(&process, &config, &error), error);
+    strata_model *model = open_model("rec");
+    (void)create_arena(strata_model_root(model), "w", 2 * MIB);
+    owner o;
+    push_owner(strata_model_root(model), &o, "output");
+    o.ready = STRATA_BUSY;
+    assert_status(strata_model_release(model, NULL, NULL), STRATA_BUSY);
+    ck_assert_str_eq(logged,
+                     "release of rec: refused, 1 resource(s) not ready: output: an output is "
+                     "still held");
+    o.ready = STRATA_OK;
+    fake_system_fail(&fake, FAKE_UNMAP, 1, false, ENOMEM);
+    assert_status(strata_model_release(model, NULL, NULL), STRATA_NO_MEMORY);
+    ck_assert_str_eq(logged,
+                     "release of rec: 1 resource(s) failed to release: w: munmap: 12 ENOMEM");
+    assert_status(strata_model_release(model, NULL, NULL), STRATA_OK);
+    ck_assert_int_eq(log_lines, 2); /* a release that went well is no news */
+    assert_status(strata_model_destroy(&model), STRATA_OK);
+    end_process();
+}
+END_TEST
+
+static void *open_and_close_strands(void *argument)
+{
+    strata_model *model = argument;
+    for (int i = 0; i < 2000; i++) {
+        strata_strand *strand = NULL;
+        if (strata_strand_open(&strand, model, "t", NULL) != STRATA_OK) {
+            continue; /* a release is under way, or over */
+        }
+        while (strand != NULL) {
+            strata_status status = strata_strand_close(&strand, NULL);
+            ck_assert(status == STRATA_OK || status == STRATA_BUSY);
+        }
+    }
+    return NULL;
+}
+
+START_TEST(strands_come_and_go_beside_releases_that_are_refused)
+{
+    strata_model *model = open_model("rec");
+    owner o;
+    push_owner(strata_model_root(model), &o, "output");
+    o.ready = STRATA_BUSY;
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) {
+        (void)pthread_create(&threads[i], NULL, open_and_close_strands, model);
+    }
+    for (int i = 0; i < 1000; i++) {
+        assert_status(strata_model_release(model, NULL, NULL), STRATA_BUSY);
+    }
+    for (int i = 0; i < 3; i++) {
+        (void)pthread_join(threads[i], NULL);
+    }
+    o.ready = STRATA_OK;
+    release_and_destroy(model);
+    end_process();
+}
+END_TEST
+
 /* Case 12: a load in a scope, every system call and every control block failing in turn. */
 static strata_status load(strata_model *model, strata_error *err)
 {
@@ -564,9 +640,8 @@ START_TEST(unknown_memory_is_refused_with_what_there_is)
     strata_arena_config_init(&arena_config);
     arena_config.region.label = "w";
     strata_arena *arena = NULL;
-    assert_status(
-        strata_arena_create(&arena, strata_model_root(model), &arena_config, &error),
-        STRATA_INVALID);
+    assert_status(strata_arena_create(&arena, strata_model_root(model), &arena_config, &error),
+                  STRATA_INVALID);
     ck_assert_ptr_nonnull(strstr(error.text, "device"));
     ck_assert_ptr_nonnull(strstr(error.text, "host"));
     release_and_destroy(model);
@@ -687,6 +762,8 @@ int main(void)
     tcase_add_test(tests, what_fails_is_stranded_counted_and_retried_in_its_order);
     tcase_add_test(tests,
                    a_load_that_fails_at_any_call_gives_everything_back_and_says_what_it_undid);
+    tcase_add_test(tests, what_an_operator_should_see_is_logged_once_even_without_a_report);
+    tcase_add_test(tests, strands_come_and_go_beside_releases_that_are_refused);
     tcase_add_test(tests, opening_fails_at_any_control_block_and_leaves_nothing);
     tcase_add_test(tests, cycles_leave_the_counters_flat_and_the_neighbour_intact);
     tcase_add_test(tests, budgets_hold_for_model_and_process_and_come_back);

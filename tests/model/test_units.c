@@ -8,9 +8,14 @@ START_TEST(sizes_are_exact)
     static const struct {
         const char *text;
         uint64_t bytes;
-    } good[] = {{"0", 0},          {"4096", 4096},        {"1B", 1},
-                {"64KiB", 65536},  {"1.5GiB", 1610612736}, {"0.5KiB", 512},
-                {"0.125KiB", 128}, {"16777215TiB", UINT64_C(16777215) << 40},
+    } good[] = {{"0", 0},
+                {"4096", 4096},
+                {"1B", 1},
+                {"64KiB", 65536},
+                {"1.5GiB", 1610612736},
+                {"0.5KiB", 512},
+                {"0.125KiB", 128},
+                {"16777215TiB", UINT64_C(16777215) << 40},
                 {"18446744073709551615", UINT64_MAX}};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         uint64_t bytes = 1;
@@ -23,11 +28,28 @@ END_TEST
 
 START_TEST(bad_sizes_are_refused_and_touch_nothing)
 {
-    static const char *const bad[] = {"",         " 1",      "1 KiB", "-1",        "+1",
-                                      "1kib",     "1KB",     "1G",    "KiB",       ".5KiB",
-                                      "1.KiB",    "1.0001B", "0.3KiB", "1e3",      "0x10",
-                                      "16777216TiB", "18446744073709551616", "1.5.5KiB",
-                                      "1.0000000KiB", "1KiB ", "1KiBx", "99999999999999999999999"};
+    static const char *const bad[] = {"",
+                                      " 1",
+                                      "1 KiB",
+                                      "-1",
+                                      "+1",
+                                      "1kib",
+                                      "1KB",
+                                      "1G",
+                                      "KiB",
+                                      ".5KiB",
+                                      "1.KiB",
+                                      "1.0001B",
+                                      "0.3KiB",
+                                      "1e3",
+                                      "0x10",
+                                      "16777216TiB",
+                                      "18446744073709551616",
+                                      "1.5.5KiB",
+                                      "1.0000000KiB",
+                                      "1KiB ",
+                                      "1KiBx",
+                                      "99999999999999999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         uint64_t bytes = 77;
         strata_error error;

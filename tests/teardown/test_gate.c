@@ -74,8 +74,9 @@ static void *hold(void *argument)
     holder *h = argument;
     strata_pass pass;
     strata_status status =
-        h->closes ? strata_gate_close(&gate, &pass, "a stalled release", STRATA_DEADLINE_NEVER, NULL)
-                  : strata_gate_enter(&gate, &pass, "a stalled copy", STRATA_DEADLINE_NEVER, NULL);
+        h->closes
+            ? strata_gate_close(&gate, &pass, "a stalled release", STRATA_DEADLINE_NEVER, NULL)
+            : strata_gate_enter(&gate, &pass, "a stalled copy", STRATA_DEADLINE_NEVER, NULL);
     ck_assert_int_eq(status, STRATA_OK);
     set_flag(&h->inside);
     wait_flag(&h->leave);
@@ -106,9 +107,9 @@ START_TEST(a_wait_ends_at_its_deadline_and_names_the_holder)
     strata_pass pass;
     start_holder(&h, false);
     uint64_t before = strata_now_ns();
-    assert_status(strata_gate_close(&gate, &pass, "release of rec", strata_deadline_in(20 * MS),
-                                    &error),
-                  STRATA_TIMEOUT);
+    assert_status(
+        strata_gate_close(&gate, &pass, "release of rec", strata_deadline_in(20 * MS), &error),
+        STRATA_TIMEOUT);
     ck_assert_uint_ge(strata_now_ns() - before, 20 * MS);
     ck_assert_ptr_nonnull(strstr(error.text, "a stalled copy"));
     ck_assert_ptr_nonnull(strstr(error.text, "release of rec"));

@@ -91,8 +91,10 @@ START_TEST(counts_are_exact_and_each_sees_all_beyond_the_bounds)
     strata_report report;
     strata_report_init(&report, each, &seen);
     for (int i = 0; i < MANY; i++) {
-        strata_resource_init(&resources[i], i == 5 ? NULL : "a label that is longer than the "
-                                                            "bound and has to be cut somewhere",
+        strata_resource_init(&resources[i],
+                             i == 5 ? NULL
+                                    : "a label that is longer than the "
+                                      "bound and has to be cut somewhere",
                              fail_release, NULL);
         strata_teardown_push(&teardown, &resources[i]);
     }

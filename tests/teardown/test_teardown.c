@@ -264,8 +264,7 @@ START_TEST(those_that_stay_are_stranded_in_their_order_and_tried_again)
         probes[2].push = &probes[5].resource;
         (void)strata_teardown_release_all(&teardown, NULL, &report);
         ck_assert_uint_eq(report.attempted, 5);
-        ck_assert_uint_eq(strata_teardown_len(&teardown),
-                          (size_t)__builtin_popcount(failing) + 1);
+        ck_assert_uint_eq(strata_teardown_len(&teardown), (size_t)__builtin_popcount(failing) + 1);
         ck_assert(strata_teardown_is_valid(&teardown));
         order_count = 0;
         for (int i = 0; i < 5; i++) {

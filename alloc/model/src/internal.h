@@ -68,6 +68,7 @@ struct strata_model {
     pthread_mutex_t mutex;  /* the lists of strands and areas, and `releasing` */
     strata_strand *strands; /* newest first; the root is the last */
     strata_strand *root;
+    size_t closing; /* strands that other threads are closing; a release waits its turn */
     bool releasing;
     bool released;
 };

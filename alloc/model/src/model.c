@@ -219,6 +219,22 @@ static strata_status release_model(strata_model *model, const strata_release_opt
     return status;
 }
 
+/* What an operator should see even where the program ignores the report. */
+static void log_release(const strata_model *model, const strata_report *report)
+{
+    const strata_process_config *config = &model->process->config;
+    bool remarkable = report->failed > 0 || report->refused > 0 ||
+                      report->verdict == STRATA_VERDICT_SHORT;
+    if (config->log == NULL || !remarkable) {
+        return;
+    }
+    char text[STRATA_TEXT_MAX];
+    (void)strata_report_format(report, text, sizeof text);
+    char line[STRATA_LABEL_MAX + STRATA_TEXT_MAX + 16];
+    (void)snprintf(line, sizeof line, "release of %s: %s", model->config.label, text);
+    config->log(config->log_user, line);
+}
+
 /* One release at a time, and none in a forked child. */
 static strata_status begin_release(strata_model *model)
 {
@@ -229,8 +245,11 @@ static strata_status begin_release(strata_model *model)
     (void)pthread_mutex_lock(&model->mutex);
     if (model->releasing) {
         status = STRATA_ORDER; /* from a callback of the release itself, or a second thread */
+    } else if (model->closing > 0) {
+        status = STRATA_BUSY;
+    } else {
+        model->releasing = true;
     }
-    model->releasing = true;
     (void)pthread_mutex_unlock(&model->mutex);
     return status;
 }
@@ -246,7 +265,14 @@ strata_status strata_model_release(strata_model *model, const strata_release_opt
     if (effective.deadline_ns == 0) {
         effective.deadline_ns = strata_deadline_in(model->config.release_wait_ns);
     }
-    status = release_model(model, &effective, out);
+    strata_report own;
+    strata_report *report = out;
+    if (report == NULL) {
+        strata_report_init(&own, NULL, NULL);
+        report = &own;
+    }
+    status = release_model(model, &effective, report);
+    log_release(model, report);
     (void)pthread_mutex_lock(&model->mutex);
     model->releasing = false;
     (void)pthread_mutex_unlock(&model->mutex);

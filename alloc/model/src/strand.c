@@ -99,14 +99,28 @@ strata_status strata_strand_open(strata_strand **out, strata_model *model, const
     return STRATA_OK;
 }
 
-static void unlink_strand(strata_model *model, strata_strand *strand)
+/* A model's release walks the list of strands without the lock, so no strand may leave meanwhile;
+ * and it does not begin while one is leaving. */
+static bool begin_close(strata_model *model)
 {
     (void)pthread_mutex_lock(&model->mutex);
+    bool may = !model->releasing;
+    model->closing += may ? 1 : 0;
+    (void)pthread_mutex_unlock(&model->mutex);
+    return may;
+}
+
+static void end_close(strata_model *model, strata_strand *gone)
+{
+    (void)pthread_mutex_lock(&model->mutex);
+    model->closing--;
     strata_strand **at = &model->strands;
-    while (*at != strand) {
+    while (gone != NULL && *at != gone) {
         at = &(*at)->older;
     }
-    *at = strand->older;
+    if (gone != NULL) {
+        *at = gone->older;
+    }
     (void)pthread_mutex_unlock(&model->mutex);
 }
 
@@ -124,15 +138,18 @@ strata_status strata_strand_close(strata_strand **strand, strata_report *out)
     if (status != STRATA_OK) {
         return status;
     }
+    if (!begin_close(model)) {
+        return STRATA_BUSY;
+    }
     strata__account account;
     strata__account_begin(&account, model);
     status = strata_teardown_release_all(&closing->teardown, NULL, out);
     size_t left = strata_teardown_len(&closing->teardown);
     strata__account_end(&account, model, left, out);
+    end_close(model, left == 0 ? closing : NULL);
     if (left > 0) {
         return status;
     }
-    unlink_strand(model, closing);
     strata__strand_free(closing);
     *strand = NULL;
     return status;

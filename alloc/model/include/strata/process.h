@@ -25,7 +25,9 @@ typedef struct strata_process_config {
     uint64_t gate_wait_ns;            /* how long growth and single returns wait at the gate; 5 s */
     strata_host_memory memory;        /* control blocks; zeroed: malloc */
     const strata_host_system *system; /* NULL: the real system calls; copied */
-    void (*log)(void *user, const char *line); /* NULL: silent. One line, no newline */
+    /* One line, no newline: releases that were refused, failed or fell short. NULL: silent. Called
+     * by the releasing thread, outside the gate. */
+    void (*log)(void *user, const char *line);
     void *log_user;
 } strata_process_config;
 

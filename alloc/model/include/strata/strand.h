@@ -48,7 +48,8 @@ STRATA_API strata_status strata_strand_open(strata_strand **out, strata_model *m
 
 /* Releases what the strand owns and frees it; the model's release does the same for those that are
  * left. On failure the strand stays with the model, stranded resources and all. INVALID for the
- * root. *strand becomes NULL on success. */
+ * root; BUSY while the model is being released. *strand becomes NULL once nothing is left in it.
+ * pre: the model has not been destroyed, which frees its strands. */
 STRATA_API strata_status strata_strand_close(strata_strand **strand, strata_report *out);
 
 /* --- scopes ------------------------------------------------------------------------------------*/
