@@ -397,6 +397,12 @@ void strata_heap_destroy(strata_heap *heap)
 
 /* --- figures -----------------------------------------------------------------------------------*/
 
+size_t strata_heap_committed(const strata_heap *heap)
+{
+    size_t starts = heap->starts.region != NULL ? strata_region_committed(heap->starts.region) : 0;
+    return strata_region_committed(heap->region) + starts;
+}
+
 /* jemalloc counts per arena, so nothing is counted on an allocation's path. */
 void strata_heap_read(strata_heap *heap, strata_heap_info *out)
 {

@@ -31,6 +31,11 @@ static void area_read(strata_area *area, strata_area_info *out)
     (void)snprintf(out->label, sizeof out->label, "%s", area->label_);
 }
 
+static size_t area_held(const strata_area *area)
+{
+    return strata_heap_committed(((const heap_area *)area)->heap);
+}
+
 static void area_destroy(strata_area *area)
 {
     heap_area *own = (heap_area *)area;
@@ -44,6 +49,7 @@ static const strata_area_ops heap_area_ops = {.kind = "heap",
                                               .save = NULL,
                                               .rewind = NULL,
                                               .read = area_read,
+                                              .held = area_held,
                                               .destroy = area_destroy};
 
 /* What code says, with what the operator wrote under this label laid over it. */

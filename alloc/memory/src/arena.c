@@ -322,6 +322,11 @@ bool strata_arena_owns(const strata_arena *public_arena, const void *address)
     return at >= arena->base && at < cursor_of(arena);
 }
 
+size_t strata_arena_committed(const strata_arena *public_arena)
+{
+    return strata_region_committed(strata__arena_of_const(public_arena)->region);
+}
+
 void strata_arena_read(const strata_arena *public_arena, strata_arena_info *out)
 {
     const strata__arena *arena = strata__arena_of_const(public_arena);

@@ -44,6 +44,11 @@ static void arena_read(strata_area *area, strata_area_info *out)
     (void)snprintf(out->label, sizeof out->label, "%s", area->label_);
 }
 
+static size_t arena_held(const strata_area *area)
+{
+    return strata_arena_committed(((const arena_area *)(const void *)area)->arena);
+}
+
 static void arena_destroy(strata_area *area)
 {
     const strata_host_memory *memory = arena_of(area)->memory;
@@ -57,6 +62,7 @@ static const strata_area_ops arena_ops = {
     .save = arena_save,
     .rewind = arena_rewind,
     .read = arena_read,
+    .held = arena_held,
     .destroy = arena_destroy,
 };
 

@@ -168,10 +168,8 @@ static strata_status area_ready(strata_resource *self, void *context, strata_err
 {
     (void)context;
     (void)error;
-    strata_area *area = area_of(self);
-    strata_area_info info;
-    area->ops->read(area, &info);
-    self->held_bytes = info.region.committed_bytes;
+    const strata_area *area = area_of(self);
+    self->held_bytes = area->ops->held(area);
     return STRATA_OK;
 }
 

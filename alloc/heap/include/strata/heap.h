@@ -21,7 +21,7 @@ typedef struct strata_heap_lane strata_heap_lane;
 
 typedef struct strata_heap_config {
     strata_region_config region;
-    bool checked;            /* keep the start bitmap: foreign, interior and double frees are refused */
+    bool checked; /* keep the start bitmap: foreign, interior and double frees are refused */
     strata_backend *backend; /* for strata_heap_create: NULL: by name, see `memory` */
     const char *memory;      /* likewise: the backend's name, NULL: "host" */
     strata_backend *host;    /* where the start bitmap lies: host memory. NULL: with the heap where
@@ -35,7 +35,7 @@ typedef struct strata_heap_info {
     strata_region_info region;
     /* What a lane has cached counts as allocated until the lane is closed. After the heap's close
      * nothing is live; the totals stay. */
-    size_t live_bytes;   /* usable bytes of live blocks, by jemalloc's size classes */
+    size_t live_bytes; /* usable bytes of live blocks, by jemalloc's size classes */
     size_t live_blocks;
     uint64_t allocations;
     uint64_t frees;
@@ -44,9 +44,9 @@ typedef struct strata_heap_info {
 } strata_heap_info;
 
 /* A heap over a region of its own, which knows no model; a checked one has a second region for the
- * bitmap, "LABEL.starts", 1/128 of the first. Errors: the region's, LIMIT when jemalloc has no arena
- * index left (4,094), UNSUPPORTED when the linked jemalloc is not configured as it must be. On
- * failure nothing is held; where giving back fails too, the error says so. */
+ * bitmap, "LABEL.starts", 1/128 of the first. Errors: the region's, LIMIT when jemalloc has no
+ * arena index left (4,094), UNSUPPORTED when the linked jemalloc is not configured as it must be.
+ * On failure nothing is held; where giving back fails too, the error says so. */
 STRATA_API strata_status strata_heap_open(strata_heap **out, strata_backend *backend,
                                           strata_ledger *ledger, const strata_host_memory *memory,
                                           const strata_heap_config *config, strata_error *err);
@@ -60,12 +60,11 @@ STRATA_API strata_status strata_heap_create(strata_heap **out, strata_strand *st
  * address. NULL: INVALID, LIMIT (the reservation is full: raise `reserve`), BUDGET, NO_MEMORY,
  * CLOSED, BUSY, TIMEOUT or ORDER of the gate where the heap has to grow, UNSUPPORTED where it would
  * have to in a forked child. */
-STRATA_API void *strata_heap_alloc(strata_heap *heap, size_t size, size_t align,
-                                   strata_error *err);
+STRATA_API void *strata_heap_alloc(strata_heap *heap, size_t size, size_t align, strata_error *err);
 
-/* NULL is accepted and ignored. FOREIGN: not an address of this heap. INVALID: inside a block, freed
- * already, or never handed out. CLOSED. Nothing is touched on failure. An unchecked heap refuses only
- * what lies outside its committed memory; anything else that is wrong corrupts it. */
+/* NULL is accepted and ignored. FOREIGN: not an address of this heap. INVALID: inside a block,
+ * freed already, or never handed out. CLOSED. Nothing is touched on failure. An unchecked heap
+ * refuses only what lies outside its committed memory; anything else that is wrong corrupts it. */
 STRATA_API strata_status strata_heap_free(strata_heap *heap, void *block);
 
 /* Usable bytes of a live block, 0 for anything else (checked heaps only). */
@@ -90,6 +89,9 @@ STRATA_API strata_status strata_heap_close(strata_heap *heap, strata_report *out
 /* Frees the control blocks of the heap and its lanes. pre: closed. NULL allowed. Not for heaps made
  * by strata_heap_create: their strand does it. */
 STRATA_API void strata_heap_destroy(strata_heap *heap);
+
+/* Bytes of memory behind it, bookkeeping included; cheaper than all figures. Any thread. */
+STRATA_API size_t strata_heap_committed(const strata_heap *heap);
 
 STRATA_API void strata_heap_read(strata_heap *heap, strata_heap_info *out);
 

@@ -105,6 +105,7 @@ typedef struct strata_area_ops {
     void (*save)(strata_area *area, uint32_t depth);
     strata_status (*rewind)(strata_area *area, uint32_t depth);
     void (*read)(strata_area *area, strata_area_info *out);
+    size_t (*held)(const strata_area *area); /* committed bytes; asked before every release */
     void (*destroy)(strata_area *area); /* frees the control block; pre: closed */
 } strata_area_ops;
 
