@@ -263,7 +263,7 @@ START_TEST(what_fails_is_stranded_counted_and_retried_in_its_order)
     strata_model *model = open_model("rec");
     strata_strand *root = strata_model_root(model);
     for (int i = 0; i < 4; i++) {
-        char label[8];
+        char label[16];
         (void)snprintf(label, sizeof label, "a%d", i);
         (void)create_arena(root, label, 2 * MIB);
     }

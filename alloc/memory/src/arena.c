@@ -217,8 +217,8 @@ void *strata__arena_take_block(strata__arena *arena, size_t size, size_t align, 
 void *strata_arena_take(strata_arena *public_arena, size_t size, size_t align)
 {
     strata__arena *arena = strata__arena_of(public_arena);
-    void *block = strata_bump_take_(&arena->head.bump_, size, align);
-    if (block != NULL) {
+    void *block;
+    if (strata_bump_try_(&arena->head.bump_, size, align, &block)) {
         return block;
     }
     if (is_closed(arena)) {

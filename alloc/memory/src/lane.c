@@ -114,13 +114,15 @@ static void *take_locked(strata__lane *lane, size_t size, size_t align)
         return strata__arena_take_block(arena, size, align, &arena->last_error);
     }
     set_piece(lane, (uintptr_t)piece, (uintptr_t)piece + arena->lane_bytes);
-    return strata_bump_take_(&lane->head.bump_, size, align);
+    void *block = NULL; /* a fresh piece has room for it, whatever the alignment */
+    (void)strata_bump_try_(&lane->head.bump_, size, align, &block);
+    return block;
 }
 
 void *strata_lane_take(strata_lane *public_lane, size_t size, size_t align)
 {
-    void *block = strata_bump_take_(&public_lane->bump_, size, align);
-    if (block != NULL) {
+    void *block;
+    if (strata_bump_try_(&public_lane->bump_, size, align, &block)) {
         return block;
     }
     strata__lane *lane = lane_of(public_lane);

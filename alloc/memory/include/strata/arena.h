@@ -73,29 +73,37 @@ STRATA_API strata_status strata_arena_open(strata_arena **out, strata_backend *b
  * where needed. NULL: see strata_arena_error. A size of 0 gives a unique address. */
 STRATA_API void *strata_arena_take(strata_arena *arena, size_t size, size_t align);
 
-/* size bytes aligned to `align`, a power of two up to STRATA_ALIGN_MAX; NULL on failure.
+/* The addition itself; false where the library has to be entered.
  *
- * The comparison is arranged so that nothing can wrap: `at` is never below the cursor, because
- * valid alignments are small and the cursor lies in a mapping; a closed arena has limit 0. Both
- * words are relaxed atomics, which costs nothing and makes a late call on a closed arena fail
- * instead of racing. With a constant `align` the check folds away. */
-static inline void *strata_bump_take_(strata_bump *bump, size_t size, size_t align)
+ * The comparisons are arranged so that nothing can wrap: valid alignments are small and the cursor
+ * lies in a mapping, so `at` is never below it; a size that wraps, or of 0, gives an `end` that is
+ * not above `at`; and where every call has to be slow, limit is 0. Both words are relaxed atomics,
+ * which costs nothing and makes a late call on a closed arena fail instead of racing. With a
+ * constant `align` its check folds away. (An answer by bool, because gcc keeps a test for NULL that
+ * it cannot know to be needless: 1.37 instead of 1.04 times a bare bump.) */
+static inline bool strata_bump_try_(strata_bump *bump, size_t size, size_t align, void **block)
 {
     uintptr_t cursor = __atomic_load_n(&bump->cursor, __ATOMIC_RELAXED);
     uintptr_t limit = __atomic_load_n(&bump->limit, __ATOMIC_RELAXED);
     uintptr_t at = (cursor + (align - 1)) & ~(uintptr_t)(align - 1);
-    intptr_t room = (intptr_t)(limit - at);
-    if (strata_align_is_valid(align) && (intptr_t)size > 0 && (intptr_t)size <= room) {
-        __atomic_store_n(&bump->cursor, at + size, __ATOMIC_RELAXED);
-        return (void *)at;
+    uintptr_t end = at + size;
+    if (__builtin_expect(!strata_align_is_valid(align) || end <= at || end > limit, 0)) {
+        return false;
     }
-    return NULL;
+    __atomic_store_n(&bump->cursor, end, __ATOMIC_RELAXED);
+    *block = (void *)at;
+    return true;
 }
 
+/* size bytes aligned to `align`, a power of two up to STRATA_ALIGN_MAX; NULL on failure, see
+ * strata_arena_error. */
 static inline void *strata_arena_alloc(strata_arena *arena, size_t size, size_t align)
 {
-    void *block = strata_bump_take_(&arena->bump_, size, align);
-    return __builtin_expect(block != NULL, 1) ? block : strata_arena_take(arena, size, align);
+    void *block;
+    if (strata_bump_try_(&arena->bump_, size, align, &block)) {
+        return block;
+    }
+    return strata_arena_take(arena, size, align);
 }
 
 /* Why the last call on this arena failed. Valid until the next failure. */

@@ -29,8 +29,11 @@ STRATA_API void *strata_lane_take(strata_lane *lane, size_t size, size_t align);
 
 static inline void *strata_lane_alloc(strata_lane *lane, size_t size, size_t align)
 {
-    void *block = strata_bump_take_(&lane->bump_, size, align);
-    return __builtin_expect(block != NULL, 1) ? block : strata_lane_take(lane, size, align);
+    void *block;
+    if (strata_bump_try_(&lane->bump_, size, align, &block)) {
+        return block;
+    }
+    return strata_lane_take(lane, size, align);
 }
 
 STRATA_END_DECLS
