@@ -1,0 +1,129 @@
+/* main.c - the `strata` command: finds the command that the first argument names and runs it.
+ *
+ * What the process as a whole owes its caller is arranged here: the three standard descriptors are
+ * open, and a reader that goes away is a failed write (exit status 1, with a line) instead of a
+ * signal that leaves no word. */
+#include "cli.h"
+#include "output.h"
+#include "tool.h"
+
+#include <strata/api.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PROGRAM "strata"
+
+typedef struct command {
+    const char *name;
+    const char *about;
+    int (*run)(int argc, const char **argv);
+} command;
+
+static const command commands[] = {
+    {"infer", "run a real runtime with its models in Strata's memory", strata_tool_infer},
+    {"load", "read model files into arenas, take steps, release", strata_tool_load},
+    {"replay", "replay recorded allocations and check every block", strata_tool_replay},
+    {"bench", "measure, beside the least that the machine can do", strata_tool_bench},
+};
+#define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
+
+/* A descriptor of the standard three that is closed would be given to the next file that is opened,
+ * and our own output would be written into it. Opened the wrong way round, so that a read or write
+ * fails as it would have. */
+static void open_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) {
+            const int direction = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+            (void)open("/dev/null", direction); /* the lowest free one: fd */
+        }
+    }
+}
+
+static const command *find(const char *name)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+static int refuse_command(const char *name)
+{
+    char list[128];
+    size_t at = 0;
+    for (size_t i = 0; i < COMMAND_COUNT && at < sizeof(list); i++) {
+        at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", i == 0 ? "" : ", ",
+                               commands[i].name);
+    }
+    return cli_refuse(PROGRAM, "%.96s: unknown command; there are: %s", name, list);
+}
+
+static void describe_commands(char *text, size_t capacity)
+{
+    size_t at = (size_t)snprintf(text, capacity, "Commands:\n");
+    for (size_t i = 0; i < COMMAND_COUNT && at < capacity; i++) {
+        at += (size_t)snprintf(text + at, capacity - at, "  %-8s  %s\n", commands[i].name,
+                               commands[i].about);
+    }
+    if (at < capacity) {
+        (void)snprintf(text + at, capacity - at,
+                       "\n`" PROGRAM " COMMAND --help` tells more. Exit status: 0 done, 1 the work "
+                       "failed,\n2 unusable arguments, configuration or input.\n");
+    }
+}
+
+static int run(cli_line *line, const cli_command *top, int argc, const char **argv, bool *version)
+{
+    int status;
+    if (!cli_parse(line, top, argc, argv, &status)) {
+        return status;
+    }
+    if (*version) {
+        (void)printf(PROGRAM " " STRATA_VERSION_STRING "\n");
+        return output_finish(PROGRAM, TOOL_DONE);
+    }
+    if (line->argument_count == 0) {
+        return cli_refuse(PROGRAM, "COMMAND is missing; see `" PROGRAM " --help`");
+    }
+    const command *found = find(line->arguments[0]);
+    if (found == NULL) {
+        return refuse_command(line->arguments[0]);
+    }
+    /* The command gets its part of the line as it was written. */
+    const int rest = (int)line->argument_count;
+    return found->run(rest, argv + (argc - rest));
+}
+
+int main(int argc, char **argv)
+{
+    open_standard_descriptors();
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (argc < 1) {
+        return cli_refuse(PROGRAM, "no arguments at all; see `" PROGRAM " --help`");
+    }
+
+    bool version = false;
+    const cli_option options[] = {CLI_FLAG("version", &version, "show the version and exit")};
+    char about[1024];
+    describe_commands(about, sizeof(about));
+    const cli_command top = {
+        .name = PROGRAM,
+        .arguments = "COMMAND [ARGUMENT...]",
+        .about = about,
+        .options = options,
+        .option_count = sizeof(options) / sizeof(options[0]),
+        .arguments_most = SIZE_MAX,
+        .stop_early = true,
+    };
+    cli_line line;
+    const int status = run(&line, &top, argc, (const char **)argv, &version);
+    cli_finish(&line);
+    return status;
+}
