@@ -1,0 +1,107 @@
+#!/bin/sh
+# infer.sh STRATA LIBRARY MODELS: `strata infer` with the real runtime, from outside: exit statuses,
+# the keys of the document, and what it says when it is used wrongly.
+#
+# Without a runtime it says so and skips (77); where CI promised one, that is a failure.
+
+set -eu
+
+# When memory runs out the runtime's own allocator is asked for the impossible, and must fail.
+export ASAN_OPTIONS="${ASAN_OPTIONS:-}:allocator_may_return_null=1"
+
+strata=$1
+library=$2
+models=$3
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+if [ -z "$library" ] || [ -z "$models" ]; then
+    echo "SKIP: no real runtime: configure with -DSTRATA_ORT_LIBRARY=FILE and -DSTRATA_OCR_MODELS=FOLDER"
+    if [ -n "${CI:-}" ]; then
+        exit 1
+    fi
+    exit 77
+fi
+cls=$models/ch_ppocr_mobile_v2.0_cls_infer.onnx
+rec=$models/ch_PP-OCRv4_rec_infer.onnx
+det=$models/ch_PP-OCRv4_det_infer.onnx
+
+fail() {
+    echo "FAILED: $*" >&2
+    cat "$folder/out" "$folder/err" >&2
+    exit 1
+}
+
+# expect STATUS ARGUMENT...: runs `strata infer --runtime onnxruntime ARGUMENT...`.
+expect() {
+    wanted=$1
+    shift
+    got=0
+    "$strata" infer --runtime onnxruntime "$@" >"$folder/out" 2>"$folder/err" || got=$?
+    [ "$got" -eq "$wanted" ] || fail "exit status $got instead of $wanted: $*"
+}
+
+# refused ARGUMENT...: status 2, nothing on stdout, one line on stderr.
+refused() {
+    expect 2 "$@"
+    [ ! -s "$folder/out" ] || fail "a refusal wrote to stdout: $*"
+    [ "$(wc -l <"$folder/err")" -eq 1 ] || fail "a refusal is one line: $*"
+}
+
+has() {
+    grep -q -- "$1" "$folder/out" || fail "not in the output: $1"
+}
+
+# Promise: the document has every key that scripts rely on, and outputs equal stock's.
+expect 0 "$cls" --library "$library" --compare-stock --pairs 15 --rounds 3 --json
+for key in runtime name version library models label file rounds output_hash stock_output_hash \
+    same_output allocations frees bytes_peak bytes_outside run_ms_median stock_run_ms_median \
+    run_ratio median low95 high95 pairs session_options unload_ms stock_unload_ms \
+    stock_tlb_shootdowns release status attempted failed order failures bytes_held_before \
+    bytes_held_after stranded_bytes unmaps mappings tlb_shootdowns seconds verdict ok; do
+    has "\"$key\":"
+done
+has '"same_output": true'
+has '"ok": true'
+has '"bytes_held_after": 0'
+hash=$(sed -n 's/^ *"output_hash": "\(.*\)",$/\1/p' "$folder/out")
+has "\"stock_output_hash\": \"$hash\""
+
+# Promise: three models at once, two threads each, released one by one while the others go on.
+expect 0 "$det" "$rec" "$cls" --library "$library" --rounds 3 --threads 2 \
+    --shapes 320x320,192x96 --release-order interleaved
+has '^ok: 3 model(s) released'
+
+# Promise: an output held past its session is a refusal with label and bytes; letting go helps.
+expect 0 "$rec" --library "$library" --rounds 1 --hold-output --json
+has '"refusal":'
+has '"status": "busy"'
+has '1 output(s)'
+has '"ok": true'
+
+# Promise: the budget ends a run with its own reason, the process lives, everything comes back.
+expect 1 "$rec" --library "$library" --set model.budget:14MiB
+grep -q 'budget' "$folder/err" || fail "the budget is not named"
+has 'FAILED: 1 model(s) released'
+has ', 0 B after'
+
+# Promise: what cannot be used is refused in one line, with a remedy, before or without a load.
+refused "$cls" --library "$folder/none.so"
+refused "$cls" --library /dev/null
+refused "$folder/none.onnx" --library "$library"
+refused "$folder" --library "$library"
+echo 'no model' >"$folder/bad.onnx"
+refused "$folder/bad.onnx" --library "$library"
+refused "$cls" --library "$library" --shapes 3x
+refused "$cls" --library "$library" --shapes 0x5
+refused "$cls" --library "$library" --release-order oldest
+refused "$cls" --library "$library" --set runs.reserve:1GiB
+refused "$cls" --library "$library" --rounds 0
+refused --library "$library"
+got=0
+"$strata" infer --runtime llama "$cls" >"$folder/out" 2>"$folder/err" || got=$?
+[ "$got" -eq 2 ] || fail "llama is not built in, and exits with $got"
+got=0
+"$strata" infer "$cls" >"$folder/out" 2>"$folder/err" || got=$?
+[ "$got" -eq 2 ] || fail "no runtime named, and exits with $got"
+echo "infer: all promises kept"
