@@ -4,7 +4,7 @@
  * CMakeLists.txt) replaces strata__je_malloc_conf by one with a single option changed, WRONG_CONF,
  * and expects the name of that option, WRONG_NAME. */
 #define strata__je_malloc_conf right_conf_
-#include "alloc/heap/src/isolation.c"
+#include "alloc/heap/src/isolation.c" // NOLINT(bugprone-suspicious-include): see above
 #undef strata__je_malloc_conf
 
 #include <strata/heap.h>

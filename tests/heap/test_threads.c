@@ -11,11 +11,11 @@ typedef struct worker {
     strata_heap_lane *lane; /* NULL: straight through the heap */
     pthread_barrier_t *start;
     uint64_t random;
-    int turns;
     size_t size_max;
     size_t served;
     uint64_t damaged;
     uint64_t refused_frees;
+    int turns;
     strata_status last;
     void *mailbox; /* atomic: a block for the next thread to free */
     struct worker *next;
@@ -165,7 +165,7 @@ START_TEST(growth_race_loses_nothing)
         together += workers[i].served;
     }
     /* Each thread may hold a slab of its own that nobody else could use. */
-    ck_assert_uint_ge(together + THREADS * 64, alone);
+    ck_assert_uint_ge(together + (uintmax_t)THREADS * 64, alone);
     ck_assert_uint_ge(together * size, 12 * MIB);
     bench_heap_end(heap);
     bench_end(&b);
@@ -256,7 +256,7 @@ START_TEST(racing_double_frees)
     strata_heap_read(heap, &info);
     ck_assert_uint_eq(freed, RACE_BLOCKS);
     ck_assert_uint_eq(info.frees, RACE_BLOCKS);
-    ck_assert_uint_eq(info.refused_frees, (THREADS - 1) * RACE_BLOCKS);
+    ck_assert_uint_eq(info.refused_frees, (uintmax_t)(THREADS - 1) * RACE_BLOCKS);
     bench_heap_end(heap);
     bench_end(&b);
 }

@@ -326,7 +326,7 @@ START_TEST(a_write_past_the_end_of_any_block_is_caught_at_the_rewind_and_at_the_
             strata_arena *arena = open_arena(4 * MIB, STRATA_GUARD_ON);
             strata_arena_mark mark = strata_arena_get_mark(arena);
             for (int i = 0; i < 10; i++) {
-                size_t size = (size_t)(i * 7 + 1);
+                size_t size = (size_t)i * 7 + 1;
                 volatile unsigned char *block = strata_arena_alloc(arena, size, 1);
                 block[size - 1] = 1;
                 if (i == which) {

@@ -548,13 +548,14 @@ END_TEST
 
 START_TEST(brackets_in_texts_are_no_brackets)
 {
+    static const char brackets[] = {'[', '{', ',', '\\', '"'};
     char header[70000] = "{\"__metadata__\":{\"config\":\"";
     size_t at = strlen(header);
     while (at < sizeof header - 10) {
-        memcpy(header + at, "[{,\\\"", 5);
-        at += 5;
+        memcpy(header + at, brackets, sizeof brackets);
+        at += sizeof brackets;
     }
-    memcpy(header + at, "\"}}", 4);
+    (void)snprintf(header + at, sizeof header - at, "\"}}");
     modelfile_close(support_opened(maker_safetensors_raw(header, 0)));
 }
 END_TEST

@@ -103,7 +103,7 @@ START_TEST(every_release_may_fail_and_none_stops_the_rest)
         ck_assert_uint_eq(report.attempted, 5);
         ck_assert_int_eq((int)report.failed, expected_failures);
         ck_assert_int_eq((int)report.detail_count, expected_failures);
-        ck_assert_uint_eq(report.held_bytes, 100u * (unsigned)expected_failures);
+        ck_assert_uint_eq(report.held_bytes, UINTMAX_C(100) * (unsigned)expected_failures);
         for (int i = 0; i < 5; i++) {
             ck_assert_int_eq(order[i], 4 - i);
             ck_assert_int_eq(probes[i].released, 1);

@@ -127,7 +127,8 @@ strata_status strata__je_arena_create(unsigned *arena, strata__je_hooks *hooks, 
     }
     char name[NAME_MAX_BYTES];
     (void)snprintf(name, sizeof name, "arena.%u.extent_hooks", index);
-    rc = strata__je_mallctl(name, NULL, NULL, &hooks, sizeof hooks);
+    rc = strata__je_mallctl(name, NULL, NULL, &hooks,
+                            sizeof hooks); // NOLINT(bugprone-sizeof-expression): of the pointer
     if (rc != 0) {
         (void)strata__je_arena_destroy(index, NULL);
         return strata_error_native(err, STRATA_UNSUPPORTED, STRATA_ORIGIN_ERRNO, rc,
