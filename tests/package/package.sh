@@ -1,11 +1,11 @@
 #!/bin/sh
-# package.sh CMAKE BUILD SOURCE WORK - installs the build into WORK and builds and runs an outside
+# package.sh CMAKE GENERATOR BUILD SOURCE WORK - installs the build into WORK and builds and runs an outside
 # consumer against it, from a folder that knows nothing of this tree.
 set -eu
-cmake=$1 build=$2 source=$3 work=$4
+cmake=$1 generator=$2 build=$3 source=$4 work=$5
 rm -rf "$work"
 "$cmake" --install "$build" --prefix "$work/installed" >"$work.log" 2>&1 || { cat "$work.log"; exit 1; }
-"$cmake" -S "$source" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$work/installed" \
+"$cmake" -G "$generator" -S "$source" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$work/installed" \
     -DCMAKE_BUILD_TYPE=Debug >"$work.log" 2>&1 || { cat "$work.log"; exit 1; }
 "$cmake" --build "$work/consumer" >"$work.log" 2>&1 || { cat "$work.log"; exit 1; }
 for program in core_only core_static with_heap; do
