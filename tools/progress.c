@@ -35,13 +35,13 @@ static double share_done(const progress *bar)
     return share > 1.0 ? 1.0 : share;
 }
 
-/* "  3 s left", empty where it cannot be said. */
+/* ", 3s left", empty where it cannot be said. */
 static void time_left(char *buffer, size_t capacity, const progress *bar, double rate)
 {
     buffer[0] = '\0';
     if (bar->total_ > bar->done_ && rate > 0.0) {
         const double seconds = (double)(bar->total_ - bar->done_) / rate;
-        (void)snprintf(buffer, capacity, ", %.0f s left", seconds);
+        (void)snprintf(buffer, capacity, ", %.0fs left", seconds);
     }
 }
 

@@ -8,7 +8,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 void strata_report_init(strata_report *report, strata_report_fn *each, void *user)
 {

@@ -15,7 +15,6 @@
 #include "internal.h"
 
 #include <assert.h>
-#include <string.h>
 
 void strata_resource_init(strata_resource *resource, const char *label, strata_resource_fn *release,
                           strata_resource_fn *ready)

@@ -1,6 +1,8 @@
 /* test_refusals.c - addresses and requests that a heap must not accept. */
 #include "support.h"
 
+#include <strata/arena.h>
+
 #include <string.h>
 
 /* Promise (case 9): foreign, interior and repeated frees are refused and counted; the owner's block

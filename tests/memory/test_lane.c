@@ -83,6 +83,7 @@ START_TEST(rewinding_empties_every_lane_and_closing_ends_them)
     assert_ok(strata_arena_close(arena, NULL, &error), error);
     ck_assert_ptr_null(strata_lane_alloc(lanes[0], 1, 1));
     ck_assert_ptr_null(strata_lane_alloc(lanes[0], 1 * MIB, 1));
+    ck_assert_int_eq(strata_lane_error(lanes[0])->status, STRATA_CLOSED);
     assert_status(strata_lane_open(&lanes[2], arena, &error), STRATA_CLOSED);
     end(); /* lanes that were left are destroyed with the arena */
 }
@@ -104,6 +105,7 @@ START_TEST(odd_sizes_and_alignments_go_through_or_are_refused)
     ck_assert_ptr_null(strata_lane_alloc(lane, 1, 3));
     ck_assert_ptr_null(strata_lane_alloc(lane, 0, 0));
     ck_assert_ptr_null(strata_lane_alloc(lane, 1024 * MIB, 1));
+    ck_assert_int_eq(strata_lane_error(lane)->status, STRATA_LIMIT);
     end();
 }
 END_TEST

@@ -366,7 +366,7 @@ START_TEST(an_address_limit_is_named_with_its_remedy)
     strata_region *region = NULL;
     assert_status(
         strata_region_create(&region, &host.backend, &ledger, &memory.memory, &config, &error),
-        STRATA_NO_MEMORY);
+        STRATA_LIMIT);
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &before), 0);
     ck_assert_ptr_nonnull(strstr(error.text, "RLIMIT_AS"));
     ck_assert_ptr_nonnull(strstr(error.text, "reserve"));

@@ -218,6 +218,18 @@ START_TEST(names_that_nothing_creates_are_refused_with_their_place)
 }
 END_TEST
 
+START_TEST(what_contradicts_a_default_of_the_code_has_its_place_too)
+{
+    assert_ok(read_text("[weights]\n\nfirst = 1GiB\n"), error);
+    strata_arena_config arena;
+    strata_arena_config_init(&arena);
+    arena.region.label = "weights";
+    arena.region.reserve_bytes = (size_t)512 << 20;
+    assert_status(strata_model_config_arena(&config, &arena, &error), STRATA_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.text, "m.ini:3: weights.first"));
+}
+END_TEST
+
 START_TEST(later_sources_win_and_null_errors_are_allowed)
 {
     assert_ok(read_text("[weights]\nreserve = 1GiB\n"), error);
@@ -244,6 +256,7 @@ int main(void)
     tcase_add_test(tests, override_lines_are_applied_whole_or_not_at_all);
     tcase_add_test(tests, limits_are_errors);
     tcase_add_test(tests, names_that_nothing_creates_are_refused_with_their_place);
+    tcase_add_test(tests, what_contradicts_a_default_of_the_code_has_its_place_too);
     tcase_add_test(tests, later_sources_win_and_null_errors_are_allowed);
     return run_suite(suite);
 }

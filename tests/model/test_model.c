@@ -97,10 +97,13 @@ typedef struct owner {
     int released;
 } owner;
 
+static uint64_t deadlines[2]; /* of the last two questions */
+static int deadline_count;
+
 static strata_status owner_ready(strata_resource *self, void *context, strata_error *err)
 {
     const strata_release_options *options = context;
-    ck_assert(options == NULL || options->deadline_ns > 0);
+    deadlines[deadline_count++ % 2] = options != NULL ? options->deadline_ns : 1;
     owner *o = (owner *)(void *)self;
     return o->ready == STRATA_OK ? STRATA_OK
                                  : strata_error_set(err, o->ready, "an output is still held");
@@ -215,6 +218,11 @@ START_TEST(it_waits_to_the_deadline_at_most_and_is_let_go_earlier)
     strata_report_init(&report, NULL, NULL);
     assert_status(strata_model_release(model, &options, &report), STRATA_OK);
     ck_assert_uint_lt(report.elapsed_ns, UINT64_C(30000000000));
+    /* Outside the gate it may take its time; inside it is asked for an answer now, and counted
+     * once. */
+    ck_assert_uint_eq(deadlines[deadline_count % 2], options.deadline_ns);
+    ck_assert_uint_eq(deadlines[(deadline_count + 1) % 2], STRATA_DEADLINE_NOW);
+    ck_assert_uint_eq(report.asked, 1);
     assert_status(strata_model_destroy(&model), STRATA_OK);
     end_process();
 }
@@ -524,6 +532,7 @@ START_TEST(memory_taken_outside_any_scope_is_named_with_its_bytes)
     ck_assert_str_eq(areas[0].label, "inside");
     ck_assert_uint_eq(areas[0].region.committed_bytes, 0);
     ck_assert_str_eq(areas[1].label, "outside");
+    ck_assert_str_eq(areas[1].strand, "root");
     ck_assert_uint_eq(areas[1].region.committed_bytes, 6 * MIB);
     ck_assert_uint_eq(strata_model_areas(model, NULL, 0), 2);
     strata_report_init(&report, NULL, NULL);
@@ -600,6 +609,10 @@ START_TEST(strands_close_alone_and_the_root_does_not)
     assert_ok(strata_strand_open(&b, model, "b", &error), error);
     (void)create_arena(a, "scratch-a", MIB);
     (void)create_arena(b, "scratch-b", MIB);
+    strata_scope scope;
+    assert_status(strata_scope_open(&scope, a), STRATA_OK);
+    assert_status(strata_strand_close(&a, NULL), STRATA_ORDER);
+    assert_status(strata_scope_close(&scope, NULL), STRATA_OK);
     assert_status(strata_strand_close(&root, NULL), STRATA_INVALID);
     fake_system_fail(&fake, FAKE_UNMAP, 1, false, ENOMEM);
     assert_status(strata_strand_close(&a, &report), STRATA_NO_MEMORY);
@@ -626,6 +639,47 @@ START_TEST(handles_are_refused_while_they_are_in_use)
     release_and_destroy(model);
     end_process();
     assert_status(strata_process_destroy(&process), STRATA_OK);
+}
+END_TEST
+
+/* A backend of the program's own: what makes it known, and what refuses it. */
+START_TEST(backends_join_by_name_and_once)
+{
+    strata_host_backend own;
+    strata_host_backend_init(&own, NULL, &fake.system);
+    strata_backend_ops ops = *own.backend.ops;
+    own.backend.ops = &ops;
+    assert_status(strata_process_add_backend(process, &own.backend, &error), STRATA_INVALID);
+    ops.name = "own";
+    ops.version++;
+    assert_status(strata_process_add_backend(process, &own.backend, &error), STRATA_UNSUPPORTED);
+    ops.version--;
+    assert_ok(strata_process_add_backend(process, &own.backend, &error), error);
+    ck_assert_ptr_eq(strata_process_backend(process, "own"), &own.backend);
+    ck_assert_ptr_eq(own.backend.gate, strata_process_gate(process));
+    strata_host_backend more[STRATA_BACKENDS_MAX];
+    strata_backend_ops more_ops[STRATA_BACKENDS_MAX];
+    char names[STRATA_BACKENDS_MAX][8];
+    for (int i = 0; i < STRATA_BACKENDS_MAX; i++) {
+        strata_host_backend_init(&more[i], NULL, &fake.system);
+        more_ops[i] = ops;
+        (void)snprintf(names[i], sizeof names[i], "m%d", i % 100);
+        more_ops[i].name = names[i];
+        more[i].backend.ops = &more_ops[i];
+        assert_status(strata_process_add_backend(process, &more[i].backend, &error),
+                      i < STRATA_BACKENDS_MAX - 2 ? STRATA_OK : STRATA_LIMIT);
+    }
+    strata_model_config config;
+    strata_model_config_init(&config);
+    assert_ok(strata_model_config_set(&config, "w.memory", "own", &error), error);
+    strata_model *model = NULL;
+    assert_ok(strata_model_open(&model, process, &config, &error), error);
+    (void)create_arena(strata_model_root(model), "w", MIB);
+    strata_area_info area;
+    ck_assert(strata_model_area(model, "w", &area));
+    ck_assert_str_eq(area.region.backend, "own");
+    release_and_destroy(model);
+    end_process();
 }
 END_TEST
 
@@ -772,6 +826,7 @@ int main(void)
     tcase_add_test(tests, a_release_callback_can_neither_release_nor_grow);
     tcase_add_test(tests, strands_close_alone_and_the_root_does_not);
     tcase_add_test(tests, handles_are_refused_while_they_are_in_use);
+    tcase_add_test(tests, backends_join_by_name_and_once);
     tcase_add_test(tests, unknown_memory_is_refused_with_what_there_is);
     tcase_add_test(tests, a_forked_child_neither_hangs_nor_takes_the_parents_memory);
     tcase_add_test(tests, other_models_go_on_while_one_is_released);

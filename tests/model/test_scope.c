@@ -193,6 +193,7 @@ START_TEST(a_failing_close_attempts_everything_ends_the_scope_and_strands)
     ck_assert_uint_eq(report.attempted, 3);
     ck_assert_uint_eq(report.failed, 2);
     ck_assert_uint_eq(report.stranded, 1);
+    ck_assert_uint_eq(report.stranded_bytes, 2 * MIB); /* of what failed, not of the whole model */
     ck_assert_uint_eq(used(weights), 0);
     assert_status(strata_scope_close(&scope, NULL), STRATA_INVALID);
     fake_system_heal(&fake);

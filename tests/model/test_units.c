@@ -82,14 +82,24 @@ END_TEST
 START_TEST(what_is_shown_reads_back_where_it_is_exact)
 {
     char buffer[STRATA_UNITS_TEXT_MAX];
-    ck_assert_str_eq(strata_size_show(0, buffer), "0 B");
-    ck_assert_str_eq(strata_size_show(512, buffer), "512 B");
-    ck_assert_str_eq(strata_size_show(65536, buffer), "64 KiB");
-    ck_assert_str_eq(strata_size_show(13841203, buffer), "13.2 MiB");
-    ck_assert_str_eq(strata_size_show(UINT64_MAX, buffer), "16777216.0 TiB");
-    ck_assert_str_eq(strata_time_show(250000, buffer), "250 us");
-    ck_assert_str_eq(strata_time_show(13200001, buffer), "13.2 ms");
-    ck_assert_str_eq(strata_time_show(0, buffer), "0 ns");
+    for (uint64_t value = 1; value != 0; value <<= 1) {
+        uint64_t back = 0;
+        assert_status(strata_size_parse(strata_size_show(value, buffer), &back, NULL), STRATA_OK);
+        ck_assert_uint_eq(back, value);
+    }
+    for (uint64_t value = 1; value < UINT64_MAX / 10; value *= 10) {
+        uint64_t back = 0;
+        assert_status(strata_time_parse(strata_time_show(value, buffer), &back, NULL), STRATA_OK);
+        ck_assert_uint_eq(back, value);
+    }
+    ck_assert_str_eq(strata_size_show(0, buffer), "0B");
+    ck_assert_str_eq(strata_size_show(512, buffer), "512B");
+    ck_assert_str_eq(strata_size_show(65536, buffer), "64KiB");
+    ck_assert_str_eq(strata_size_show(13841203, buffer), "13.2MiB");
+    ck_assert_str_eq(strata_size_show(UINT64_MAX, buffer), "16777216.0TiB");
+    ck_assert_str_eq(strata_time_show(250000, buffer), "250us");
+    ck_assert_str_eq(strata_time_show(13200001, buffer), "13.2ms");
+    ck_assert_str_eq(strata_time_show(0, buffer), "0ns");
 }
 END_TEST
 

@@ -155,7 +155,7 @@ START_TEST(bar_shows_share_amount_rate_and_time_left)
     const size_t length = progress_format(&bar, 1000 + UINT64_C(2000000000), text, sizeof(text));
     ck_assert_uint_eq(length, strlen(text));
     ck_assert_ptr_nonnull(strstr(text, "load [######..................]  25%"));
-    ck_assert_ptr_nonnull(strstr(text, "100 MiB, 50 MiB/s, 6 s left"));
+    ck_assert_ptr_nonnull(strstr(text, "100MiB, 50MiB/s, 6s left"));
     progress_end(&bar);
 }
 END_TEST

@@ -6,8 +6,6 @@
 
 #include <strata/model.h>
 
-#include <stdio.h>
-
 typedef struct heap_area {
     strata_area area; /* first: the strand hands back its address */
     strata_heap *heap;
@@ -28,7 +26,6 @@ static void area_read(strata_area *area, strata_area_info *out)
                               .used_bytes = info.live_bytes,
                               .allocations = info.allocations,
                               .frees = info.frees};
-    (void)snprintf(out->label, sizeof out->label, "%s", area->label_);
 }
 
 static size_t area_held(const strata_area *area)

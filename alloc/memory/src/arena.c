@@ -9,9 +9,6 @@
 
 #include "internal.h"
 
-#include <stdio.h>
-#include <string.h>
-
 void strata_arena_config_init(strata_arena_config *config)
 {
     *config = (strata_arena_config){.lane_bytes = (size_t)64 << 10, .guard = STRATA_GUARD_AUTO};
@@ -85,6 +82,11 @@ strata_status strata_arena_open(strata_arena **out, strata_backend *backend, str
                                 const strata_host_memory *memory, const strata_arena_config *config,
                                 strata_error *err)
 {
+    strata_arena_config defaults;
+    if (config == NULL) {
+        strata_arena_config_init(&defaults);
+        config = &defaults;
+    }
     strata__guard guard = {.mode = STRATA__GUARD_NONE};
     strata_status status = choose_guard(backend, config->guard, &guard, err);
     if (status != STRATA_OK) {

@@ -47,8 +47,7 @@ static strata_status reserve(strata_backend *self, strata_range *range,
                             .pages = STRATA_PAGES_DEFAULT,
                             .prefault = request->prefault,
                             .mapping = base,
-                            .mapping_bytes = whole,
-                            .pages_asked = request->pages};
+                            .mapping_bytes = whole};
     return STRATA_OK;
 }
 

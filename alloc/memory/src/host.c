@@ -47,6 +47,10 @@ static strata_status reserve_refused(strata_error *err, int error, size_t bytes)
     strata_status status = failed(err, error, "mmap");
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        status = STRATA_LIMIT; /* the same request would succeed with another setting */
+        if (err != NULL) {
+            err->status = status;
+        }
         strata_error_append(err,
                             " for %zu bytes of addresses; RLIMIT_AS is %llu bytes: raise it "
                             "(ulimit -v) or lower `reserve`",
@@ -113,7 +117,6 @@ static strata_status reserve(strata_backend *self, strata_range *range,
                             .prefault_threads = request->prefault_threads,
                             .mapping = mapping,
                             .mapping_bytes = whole,
-                            .pages_asked = request->pages,
                             .pages_fallback = request->pages_fallback};
     strata_status status = advise_pages(host, range, err);
     if (status != STRATA_OK) {
@@ -244,7 +247,10 @@ strata_verdict strata__verify_unmapped(const strata_host_system *system, const s
         char *from = (char *)range->base + at;
         if (system->resident(system->user, from, piece, pages) != 0) {
             if (errno != ENOMEM) {
-                (void)snprintf(reason, capacity, "mincore: errno %d", errno);
+                strata_error why;
+                (void)strata_error_native(&why, STRATA_SYSTEM, STRATA_ORIGIN_ERRNO, errno,
+                                          "mincore");
+                (void)snprintf(reason, capacity, "%s", why.text);
                 return STRATA_VERDICT_UNVERIFIABLE;
             }
             gone++;

@@ -56,7 +56,7 @@ typedef struct strata__guard {
 
 strata__guard_mode strata__guard_choose(strata_guard wanted);
 
-/* Bytes that follow a block of this size in this mode. */
+/* Bytes that follow a block which ends at `end`, in this mode. */
 size_t strata__guard_tail(strata__guard_mode mode, uintptr_t end);
 
 /* A block [at, end) with its tail up to `next` is handed out. CORRUPT where dropped memory was

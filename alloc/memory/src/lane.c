@@ -10,6 +10,7 @@
 struct strata__lane {
     strata_lane head; /* first: the public pointer is this */
     strata__arena *arena;
+    strata_error last_error;
     strata__lane *next;
     strata__lane *previous;
 };
@@ -98,20 +99,20 @@ static void *take_locked(strata__lane *lane, size_t size, size_t align)
 {
     strata__arena *arena = lane->arena;
     if (arena->closed) {
-        (void)strata_error_set(&arena->last_error, STRATA_CLOSED, "the arena has been returned");
+        (void)strata_error_set(&lane->last_error, STRATA_CLOSED, "the arena has been returned");
         return NULL;
     }
     bool through_a_piece = arena->guard.mode == STRATA__GUARD_NONE && size > 0 &&
                            strata_align_is_valid(align) && align <= arena->lane_bytes / 2 &&
                            size <= arena->lane_bytes / 2;
     if (!through_a_piece) {
-        return strata__arena_take_block(arena, size, align, &arena->last_error);
+        return strata__arena_take_block(arena, size, align, &lane->last_error);
     }
     void *piece = strata__arena_take_block(arena, arena->lane_bytes, align > 64 ? align : 64,
-                                           &arena->last_error);
+                                           &lane->last_error);
     if (piece == NULL) {
         /* No room for a whole piece: the block alone may still fit. */
-        return strata__arena_take_block(arena, size, align, &arena->last_error);
+        return strata__arena_take_block(arena, size, align, &lane->last_error);
     }
     set_piece(lane, (uintptr_t)piece, (uintptr_t)piece + arena->lane_bytes);
     void *block = NULL; /* a fresh piece has room for it, whatever the alignment */
@@ -130,4 +131,9 @@ void *strata_lane_take(strata_lane *public_lane, size_t size, size_t align)
     block = take_locked(lane, size, align);
     (void)pthread_mutex_unlock(&lane->arena->mutex);
     return block;
+}
+
+const strata_error *strata_lane_error(const strata_lane *lane)
+{
+    return &((const strata__lane *)(const void *)lane)->last_error;
 }

@@ -15,7 +15,7 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-#define THREADS_MAX 64
+#define THREADS_MAX STRATA_PREFAULT_THREADS_MAX
 
 typedef struct slice {
     const strata_host_system *system;

@@ -11,7 +11,6 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 struct strata_region {
     strata_backend *backend;
@@ -44,18 +43,6 @@ void strata_region_config_init(strata_region_config *config)
 }
 
 /* --- creation ----------------------------------------------------------------------------------*/
-
-static strata_status check_backend(const strata_backend *backend, strata_error *err)
-{
-    if (backend->ops->version != STRATA_BACKEND_VERSION) {
-        return strata_error_set(err, STRATA_UNSUPPORTED,
-                                "backend \"%s\" has table version %u, this library needs %u; build "
-                                "both from one release",
-                                backend->ops->name, (unsigned)backend->ops->version,
-                                STRATA_BACKEND_VERSION);
-    }
-    return strata_backend_may_map(backend, err);
-}
 
 /* Rounds the configured sizes into the region. */
 static strata_status plan(strata_region *region, const strata_region_config *config, size_t *first,
@@ -92,8 +79,7 @@ static strata_status plan(strata_region *region, const strata_region_config *con
     return STRATA_OK;
 }
 
-/* Enters the gate for one operation that asks for memory. pass->doing_ tells whether there is one.
- */
+/* Enters the gate for one operation that asks for memory. A backend without a gate has none. */
 static strata_status enter(strata_region *region, strata_pass *pass, strata_error *err)
 {
     strata_backend *backend = region->backend;
@@ -111,15 +97,12 @@ static void leave(strata_region *region, strata_pass *pass)
     }
 }
 
-/* Commits exactly `bytes` behind what is there. pre: inside the gate, the lock is held. */
-static strata_status commit_extent(strata_region *region, size_t bytes, strata_error *err)
+/* Commits exactly `bytes` behind what is there; refunds them where that fails.
+ * pre: inside the gate, the lock is held, the bytes are charged. */
+static strata_status commit_charged(strata_region *region, size_t bytes, strata_error *err)
 {
-    strata_status status = strata_ledger_charge(region->ledger, bytes, err);
-    if (status != STRATA_OK) {
-        return status;
-    }
-    status = region->backend->ops->commit(region->backend, &region->range, region->committed, bytes,
-                                          err);
+    strata_status status = region->backend->ops->commit(region->backend, &region->range,
+                                                        region->committed, bytes, err);
     strata_ledger_operation(region->ledger);
     if (status != STRATA_OK) {
         strata_ledger_refund(region->ledger, bytes);
@@ -133,6 +116,12 @@ static strata_status commit_extent(strata_region *region, size_t bytes, strata_e
     }
     __atomic_store_n(&region->committed, committed, __ATOMIC_RELEASE);
     return STRATA_OK;
+}
+
+static strata_status commit_extent(strata_region *region, size_t bytes, strata_error *err)
+{
+    strata_status status = strata_ledger_charge(region->ledger, bytes, err);
+    return status == STRATA_OK ? commit_charged(region, bytes, err) : status;
 }
 
 static strata_status reserve_range(strata_region *region, const strata_region_config *config,
@@ -172,11 +161,16 @@ static strata_status acquire(strata_region *region, const strata_region_config *
     if (status != STRATA_OK) {
         return status;
     }
-    status = reserve_range(region, config, reserve, err);
-    if (status == STRATA_OK && first > 0) {
-        status = commit_extent(region, first, err);
+    status = strata_ledger_charge(region->ledger, first, err);
+    if (status == STRATA_OK) {
+        status = reserve_range(region, config, reserve, err);
         if (status != STRATA_OK) {
-            unreserve(region, err);
+            strata_ledger_refund(region->ledger, first);
+        } else if (first > 0) {
+            status = commit_charged(region, first, err);
+            if (status != STRATA_OK) {
+                unreserve(region, err);
+            }
         }
     }
     leave(region, &pass);
@@ -187,7 +181,10 @@ strata_status strata_region_create(strata_region **out, strata_backend *backend,
                                    strata_ledger *ledger, const strata_host_memory *memory,
                                    const strata_region_config *config, strata_error *err)
 {
-    strata_status status = check_backend(backend, err);
+    strata_status status = strata_backend_check(backend, err);
+    if (status == STRATA_OK) {
+        status = strata_backend_may_map(backend, err);
+    }
     if (status != STRATA_OK) {
         return status;
     }
@@ -410,11 +407,6 @@ void *strata_region_base(const strata_region *region)
 size_t strata_region_committed(const strata_region *region)
 {
     return __atomic_load_n(&region->committed, __ATOMIC_ACQUIRE);
-}
-
-strata_backend *strata_region_backend(const strata_region *region)
-{
-    return region->backend;
 }
 
 void strata_region_read(const strata_region *region, strata_region_info *out)

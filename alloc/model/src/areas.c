@@ -41,7 +41,6 @@ static void arena_read(strata_area *area, strata_area_info *out)
                               .region = info.region,
                               .used_bytes = info.used_bytes,
                               .used_peak_bytes = info.used_peak_bytes};
-    (void)snprintf(out->label, sizeof out->label, "%s", area->label_);
 }
 
 static size_t arena_held(const strata_area *area)
@@ -69,7 +68,11 @@ static const strata_area_ops arena_ops = {
 strata_status strata_arena_create(strata_arena **out, strata_strand *strand,
                                   const strata_arena_config *config, strata_error *err)
 {
-    strata_arena_config overlaid = *config;
+    strata_arena_config overlaid;
+    strata_arena_config_init(&overlaid);
+    if (config != NULL) {
+        overlaid = *config;
+    }
     strata_area_source source;
     strata_status status = strata_model_config_arena(&strand->model->config, &overlaid, err);
     if (status == STRATA_OK) {

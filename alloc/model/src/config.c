@@ -13,7 +13,7 @@
 
 #include <strata/units.h>
 
-#define THREADS_MAX 64
+#define THREADS_MAX STRATA_PREFAULT_THREADS_MAX
 
 void strata_model_config_init(strata_model_config *config)
 {
@@ -62,7 +62,9 @@ static bool find_word(const char *value, const char *const *words, size_t count,
 
 static strata_status parse_pages(const char *value, uint64_t *out, strata_error *err)
 {
-    static const char *const words[] = {"default", "thp", "hugetlb"}; /* in the enum's order */
+    const char *words[] = {strata_pages_name(STRATA_PAGES_DEFAULT),
+                           strata_pages_name(STRATA_PAGES_THP),
+                           strata_pages_name(STRATA_PAGES_HUGETLB)};
     if (!find_word(value, words, 3, out)) {
         return strata_error_set(err, STRATA_INVALID,
                                 "\"%.40s\" is no kind of pages; use default, thp or hugetlb",
@@ -193,16 +195,22 @@ static strata_status entry_for(strata_model_config *config, const char *name,
     return STRATA_OK;
 }
 
+static strata_status unknown_key(const char *word, strata_error *err)
+{
+    strata_status status =
+        strata_error_set(err, STRATA_INVALID, "unknown key \"%.40s\"; known are", word);
+    for (int key = 0; key < STRATA_CONFIG_KEY_COUNT_; key++) {
+        strata_error_append(err, "%s %s", key > 0 ? "," : "", key_word((strata_config_key)key));
+    }
+    return status;
+}
+
 static strata_status set_in_entry(strata_model_config *config, const char *name, const char *word,
                                   const char *value, strata_config_place place, strata_error *err)
 {
     strata_config_key key = STRATA_CONFIG_KEY_COUNT_;
     if (!find_key(word, &key)) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "unknown key \"%.40s\"; known are reserve, first, step, step_max, "
-                                "pages, pages_fallback, prefault, prefault_threads, guard, lane, "
-                                "memory, checked",
-                                word);
+        return unknown_key(word, err);
     }
     uint64_t parsed = 0;
     strata_status status = parse_value(key, value, &parsed, err);
@@ -434,7 +442,7 @@ static strata_status unexpected(const strata_model_config *config, const strata_
                                 const char *const *names, size_t count, strata_error *err)
 {
     strata_status status = strata_error_set(
-        err, STRATA_INVALID, "nothing here is called \"%s\"; known are all", entry->name);
+        err, STRATA_INVALID, "nothing here is called \"%s\"; known names: all", entry->name);
     for (size_t i = 0; i < count; i++) {
         strata_error_append(err, ", %s", names[i]);
     }
@@ -497,6 +505,21 @@ static void overlay_region(const strata_config_entry *entry, strata_region_confi
     }
 }
 
+/* What was configured may contradict the code's default for what was not. */
+static strata_status check_overlaid(const strata_model_config *config,
+                                    const strata_config_entry *entry,
+                                    const strata_region_config *region, strata_error *err)
+{
+    if (!is_set(entry, STRATA_CONFIG_FIRST) || region->first_bytes <= region->reserve_bytes) {
+        return STRATA_OK;
+    }
+    strata_status status = strata_error_set(
+        err, STRATA_INVALID, "%s.first (%zu bytes) is larger than %s.reserve (%zu bytes); raise it",
+        entry->name, region->first_bytes, region->label, region->reserve_bytes);
+    strata__config_place_context(config, entry->place_[STRATA_CONFIG_FIRST], err);
+    return status;
+}
+
 strata_status strata_model_config_region(const strata_model_config *config,
                                          strata_region_config *region, bool *checked,
                                          const char **memory, strata_error *err)
@@ -505,9 +528,11 @@ strata_status strata_model_config_region(const strata_model_config *config,
         return strata_error_set(err, STRATA_INVALID, "a label has 1 to %d letters, digits, _ and -",
                                 STRATA_LABEL_MAX - 1);
     }
-    overlay_region(find_entry(config, "all"), region, checked, memory);
-    overlay_region(find_entry(config, region->label), region, checked, memory);
-    return STRATA_OK;
+    const strata_config_entry *all = find_entry(config, "all");
+    const strata_config_entry *own = find_entry(config, region->label);
+    overlay_region(all, region, checked, memory);
+    overlay_region(own, region, checked, memory);
+    return check_overlaid(config, is_set(own, STRATA_CONFIG_FIRST) ? own : all, region, err);
 }
 
 static void overlay_arena(const strata_config_entry *entry, strata_arena_config *arena)

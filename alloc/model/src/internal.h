@@ -36,6 +36,9 @@ struct strata_process {
     size_t models; /* atomic */
 };
 
+/* Gives a backend without a gate the process's. */
+void strata__process_adopt(strata_process *process, strata_backend *backend);
+
 /* UNSUPPORTED in a forked child. Asked before any lock is taken. */
 strata_status strata__process_is_ours(const strata_process *process, strata_error *err);
 
@@ -79,8 +82,16 @@ typedef struct strata__account {
     uint64_t begin_ns;
 } strata__account;
 
+/* What is still in a teardown after a mark: resources, and the bytes that they said they hold. */
+typedef struct strata__left {
+    size_t count;
+    size_t bytes;
+} strata__left;
+
+void strata__left_add(strata__left *left, const strata_teardown *teardown, strata_mark mark);
+
 void strata__account_begin(strata__account *account, const strata_model *model);
-void strata__account_end(const strata__account *account, const strata_model *model, size_t stranded,
-                         strata_report *out);
+void strata__account_end(const strata__account *account, const strata_model *model,
+                         const strata__left *left, strata_report *out);
 
 #endif

@@ -114,8 +114,17 @@ void strata__account_begin(strata__account *account, const strata_model *model)
     account->begin_ns = strata_now_ns();
 }
 
-void strata__account_end(const strata__account *account, const strata_model *model, size_t stranded,
-                         strata_report *out)
+void strata__left_add(strata__left *left, const strata_teardown *teardown, strata_mark mark)
+{
+    for (const strata_resource *r = strata_teardown_newest(teardown);
+         r != NULL && r->serial_ > mark.serial; r = strata_resource_older(r)) {
+        left->count++;
+        left->bytes += r->held_bytes;
+    }
+}
+
+void strata__account_end(const strata__account *account, const strata_model *model,
+                         const strata__left *left, strata_report *out)
 {
     if (out == NULL) {
         return;
@@ -128,8 +137,8 @@ void strata__account_end(const strata__account *account, const strata_model *mod
     out->mappings = before->mappings_made - before->mappings_torn_down;
     out->unmaps = after.mappings_torn_down - before->mappings_torn_down;
     out->elapsed_ns = strata_now_ns() - account->begin_ns;
-    out->stranded = out->failed > 0 ? stranded : 0;
-    out->stranded_bytes = out->failed > 0 ? after.committed_bytes : 0;
+    out->stranded = out->failed > 0 ? left->count : 0;
+    out->stranded_bytes = out->failed > 0 ? left->bytes : 0;
 }
 
 /* --- release -----------------------------------------------------------------------------------*/
@@ -154,7 +163,7 @@ static void sleep_until(uint64_t ns)
 }
 
 /* Asks until everything is ready or the deadline has passed. Questions in between are not recorded;
- * the last one is, and it is the one that counts. */
+ * a refusal is, because then it is the last word; else the round inside the gate is. */
 static strata_status ask_to_deadline(strata_model *model, const strata_release_options *options,
                                      strata_report *out)
 {
@@ -163,7 +172,10 @@ static strata_status ask_to_deadline(strata_model *model, const strata_release_o
         uint64_t next = strata_deadline_in(POLL_NS);
         sleep_until(next < options->deadline_ns ? next : options->deadline_ns);
     }
-    return ask_strands(model, options, out);
+    strata_report silent;
+    strata_report_init(&silent, NULL, NULL);
+    strata_status status = ask_strands(model, options, &silent);
+    return silent.refused > 0 ? ask_strands(model, options, out) : status;
 }
 
 static strata_status sweep_strands(strata_model *model, const strata_release_options *options,
@@ -192,7 +204,8 @@ static strata_status release_alone(strata_model *model, const strata_release_opt
         strata__report_attempt(out, STRATA_PHASE_READY, "gate", 0, &error);
         return status;
     }
-    status = ask_strands(model, options, out);
+    const strata_release_options now = {.deadline_ns = STRATA_DEADLINE_NOW};
+    status = ask_strands(model, &now, out);
     if (status == STRATA_OK) {
         *swept = true;
         status = sweep_strands(model, options, out);
@@ -211,11 +224,14 @@ static strata_status release_model(strata_model *model, const strata_release_opt
     if (status == STRATA_OK) {
         status = release_alone(model, options, out, &swept);
     }
-    size_t left = resources_left(model);
-    if (swept) {
-        model->released = true;
+    strata__left left = {.count = 0};
+    (void)pthread_mutex_lock(&model->mutex);
+    for (const strata_strand *strand = model->strands; strand != NULL; strand = strand->older) {
+        strata__left_add(&left, &strand->teardown, (strata_mark){.serial = 0});
     }
-    strata__account_end(&account, model, left, out);
+    model->released = model->released || swept;
+    (void)pthread_mutex_unlock(&model->mutex);
+    strata__account_end(&account, model, &left, out);
     return status;
 }
 
@@ -236,7 +252,7 @@ static void log_release(const strata_model *model, const strata_report *report)
 }
 
 /* One release at a time, and none in a forked child. */
-static strata_status begin_release(strata_model *model)
+static strata_status begin_release(strata_model *model, strata_report *out)
 {
     strata_status status = strata__process_is_ours(model->process, NULL);
     if (status != STRATA_OK) {
@@ -251,13 +267,18 @@ static strata_status begin_release(strata_model *model)
         model->releasing = true;
     }
     (void)pthread_mutex_unlock(&model->mutex);
+    if (status == STRATA_BUSY) {
+        strata_error error;
+        (void)strata_error_set(&error, status, "another thread is closing it; try again");
+        strata__report_attempt(out, STRATA_PHASE_READY, "strand", 0, &error);
+    }
     return status;
 }
 
 strata_status strata_model_release(strata_model *model, const strata_release_options *options,
                                    strata_report *out)
 {
-    strata_status status = begin_release(model);
+    strata_status status = begin_release(model, out);
     if (status != STRATA_OK) {
         return status;
     }
@@ -313,7 +334,7 @@ static size_t count_areas(const strata_strand *strand)
 void strata_model_read(strata_model *model, strata_model_info *out)
 {
     *out = (strata_model_info){.areas = 0};
-    (void)snprintf(out->label, sizeof out->label, "%s", model->config.label);
+    strata__label_copy(out->label, model->config.label);
     strata_ledger_read(&model->ledger, &out->ledger);
     (void)pthread_mutex_lock(&model->mutex);
     out->released = model->released;
@@ -328,6 +349,13 @@ void strata_model_read(strata_model *model, strata_model_info *out)
     }
 }
 
+static void read_area(strata_area *area, strata_area_info *out)
+{
+    area->ops->read(area, out);
+    strata__label_copy(out->label, area->label_);
+    strata__label_copy(out->strand, area->strand_->label);
+}
+
 /* Fills out[offset .. offset + count) oldest first from a list that is newest first. */
 static void read_areas(const strata_strand *strand, size_t count, size_t offset,
                        strata_area_info *out, size_t capacity)
@@ -336,7 +364,7 @@ static void read_areas(const strata_strand *strand, size_t count, size_t offset,
     for (strata_area *area = strand->areas; area != NULL; area = area->older_) {
         at--;
         if (at < capacity) {
-            area->ops->read(area, &out[at]);
+            read_area(area, &out[at]);
         }
     }
 }
@@ -376,7 +404,7 @@ bool strata_model_area(strata_model *model, const char *label, strata_area_info 
         }
     }
     if (found != NULL) {
-        found->ops->read(found, out);
+        read_area(found, out);
     }
     (void)pthread_mutex_unlock(&model->mutex);
     return found != NULL;

@@ -5,12 +5,10 @@
 
 #include <string.h>
 
-#define GATE_WAIT_DEFAULT_NS UINT64_C(5000000000)
-
 void strata_process_config_init(strata_process_config *config)
 {
     *config = (strata_process_config){.budget_bytes = STRATA_UNLIMITED,
-                                      .gate_wait_ns = GATE_WAIT_DEFAULT_NS};
+                                      .gate_wait_ns = STRATA_GATE_WAIT_NS};
 }
 
 strata_status strata_process_create(strata_process **out, const strata_process_config *config,
@@ -62,6 +60,15 @@ strata_status strata__process_is_ours(const strata_process *process, strata_erro
     return strata_backend_may_map(&process->host.backend, err);
 }
 
+void strata__process_adopt(strata_process *process, strata_backend *backend)
+{
+    (void)pthread_mutex_lock(&process->mutex);
+    if (backend->gate == NULL) {
+        backend->gate = &process->gate;
+    }
+    (void)pthread_mutex_unlock(&process->mutex);
+}
+
 /* pre: the mutex is held. */
 static strata_backend *find_backend(const strata_process *process, const char *name)
 {
@@ -76,12 +83,10 @@ static strata_backend *find_backend(const strata_process *process, const char *n
 strata_status strata_process_add_backend(strata_process *process, strata_backend *backend,
                                          strata_error *err)
 {
-    if (backend->ops->version != STRATA_BACKEND_VERSION) {
-        return strata_error_set(
-            err, STRATA_UNSUPPORTED, "backend \"%s\" has table version %u, this library needs %u",
-            backend->ops->name, (unsigned)backend->ops->version, STRATA_BACKEND_VERSION);
+    strata_status status = strata_backend_check(backend, err);
+    if (status != STRATA_OK) {
+        return status;
     }
-    strata_status status = STRATA_OK;
     (void)pthread_mutex_lock(&process->mutex);
     if (find_backend(process, backend->ops->name) != NULL) {
         status = strata_error_set(err, STRATA_INVALID, "a backend \"%s\" is there already",

@@ -81,16 +81,6 @@ static strata_status rewind_older(const strata_scope *scope)
     return first;
 }
 
-static size_t count_after(const strata_teardown *teardown, strata_mark mark)
-{
-    size_t count = 0;
-    for (const strata_resource *r = strata_teardown_newest(teardown);
-         r != NULL && r->serial_ > mark.serial; r = strata_resource_older(r)) {
-        count++;
-    }
-    return count;
-}
-
 strata_status strata_scope_close(strata_scope *scope, strata_report *out)
 {
     strata_status status = may_end(scope);
@@ -107,7 +97,9 @@ strata_status strata_scope_close(strata_scope *scope, strata_report *out)
         status = status == STRATA_OK ? rewound : status;
         end(scope);
     }
-    strata__account_end(&account, strand->model, count_after(&strand->teardown, scope->mark_), out);
+    strata__left left = {.count = 0};
+    strata__left_add(&left, &strand->teardown, scope->mark_);
+    strata__account_end(&account, strand->model, &left, out);
     return status;
 }
 

@@ -9,8 +9,6 @@
 #include "teardown/src/internal.h"
 
 #include <assert.h>
-#include <stdio.h>
-#include <string.h>
 
 strata_status strata__strand_new(strata_strand **out, strata_model *model, const char *label,
                                  strata_error *err)
@@ -134,6 +132,9 @@ strata_status strata_strand_close(strata_strand **strand, strata_report *out)
     if (closing == model->root) {
         return STRATA_INVALID;
     }
+    if (closing->depth > 0) {
+        return STRATA_ORDER;
+    }
     strata_status status = strata__process_is_ours(model->process, NULL);
     if (status != STRATA_OK) {
         return status;
@@ -144,10 +145,11 @@ strata_status strata_strand_close(strata_strand **strand, strata_report *out)
     strata__account account;
     strata__account_begin(&account, model);
     status = strata_teardown_release_all(&closing->teardown, NULL, out);
-    size_t left = strata_teardown_len(&closing->teardown);
-    strata__account_end(&account, model, left, out);
-    end_close(model, left == 0 ? closing : NULL);
-    if (left > 0) {
+    strata__left left = {.count = 0};
+    strata__left_add(&left, &closing->teardown, (strata_mark){.serial = 0});
+    strata__account_end(&account, model, &left, out);
+    end_close(model, left.count == 0 ? closing : NULL);
+    if (left.count > 0) {
         return status;
     }
     strata__strand_free(closing);
@@ -199,9 +201,7 @@ strata_status strata_strand_source(strata_strand *strand, strata_backend *backen
         (void)pthread_mutex_unlock(&process->mutex);
         return status;
     }
-    if (chosen->gate == NULL) {
-        chosen->gate = &process->gate; /* a backend of the caller's own, such as a mapped file */
-    }
+    strata__process_adopt(process, chosen);
     *out = (strata_area_source){.backend = chosen,
                                 .ledger = &strand->model->ledger,
                                 .memory = strata_process_memory(process)};

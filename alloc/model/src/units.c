@@ -61,7 +61,7 @@ static bool combine(uint64_t whole, uint64_t fraction, unsigned digits, uint64_t
     for (unsigned i = 0; i < digits; i++) {
         scale *= 10;
     }
-    /* fraction < 10^9 and factor < 2^41: the product fits. */
+    /* fraction < 10^6 and factor <= 2^40: below 2^60. */
     uint64_t part = fraction * factor;
     if (part % scale != 0 || (whole != 0 && factor > UINT64_MAX / whole)) {
         return false;
@@ -151,10 +151,10 @@ static const char *show(uint64_t value, const unit *units, size_t count,
         }
     }
     if (value % best->factor == 0) {
-        (void)snprintf(buffer, STRATA_UNITS_TEXT_MAX, "%" PRIu64 " %s", value / best->factor,
+        (void)snprintf(buffer, STRATA_UNITS_TEXT_MAX, "%" PRIu64 "%s", value / best->factor,
                        best->name);
     } else {
-        (void)snprintf(buffer, STRATA_UNITS_TEXT_MAX, "%.1f %s",
+        (void)snprintf(buffer, STRATA_UNITS_TEXT_MAX, "%.1f%s",
                        (double)value / (double)best->factor, best->name);
     }
     return buffer;

@@ -2,8 +2,8 @@
  *
  * Exact counts, a bounded number of details, and a callback that sees every attempt, so that
  * nothing depends on how large the bound is. Lives in the caller's storage; never allocates, never
- * takes a lock. A report accumulates until it is initialised again. Everywhere a report is taken,
- * NULL is allowed and means that only the returned status is wanted.
+ * takes a lock. Counts and details accumulate until it is initialised again. Everywhere a report is
+ * taken, NULL is allowed and means that only the returned status is wanted.
  *
  * When not to use it: as a log. It describes one release, not a history. */
 #ifndef STRATA_REPORT_H
@@ -58,13 +58,14 @@ typedef struct strata_report {
     size_t order_count; /* labels kept; exact count: attempted */
     char order[STRATA_REPORT_ORDER_MAX][STRATA_LABEL_MAX];
 
-    /* Filled in by the owner of the memory (a model); a bare teardown leaves them 0. */
+    /* Of the model whose memory it was, written anew by each release of it, of a scope or of a
+     * strand; a bare teardown leaves them 0. */
     size_t bytes_held_before;
     size_t bytes_held_after;
-    size_t stranded_bytes;
-    size_t stranded;   /* resources that stay with their owner, to be tried again */
-    uint64_t unmaps;   /* mappings torn down, by the ledger */
-    uint64_t mappings; /* mappings that existed before */
+    size_t stranded_bytes; /* of those that stay */
+    size_t stranded;       /* resources that stay with their owner, to be tried again */
+    uint64_t unmaps;       /* mappings torn down, by the ledger */
+    uint64_t mappings;     /* mappings that existed before */
     uint64_t elapsed_ns;
     strata_verdict verdict;
     size_t short_bytes;

@@ -74,7 +74,7 @@ STRATA_API void strata_resource_init(strata_resource *resource, const char *labe
 
 /* A failed resource normally leaves the list for good: its owner has been told. One that *stays*
  * goes back to its place instead and is tried again by the next release. For owners who keep the
- * node alive until it has succeeded; Strata's own regions and strands do. */
+ * node alive until it has succeeded; the arenas and heaps of a strand do. */
 STRATA_API void strata_resource_set_stays(strata_resource *resource, bool stays);
 
 STRATA_API void strata_teardown_init(strata_teardown *teardown);

@@ -12,10 +12,10 @@
 #define STRATA_HEAP_H
 
 #include <strata/region.h>
-#include <strata/strand.h>
 
 STRATA_BEGIN_DECLS
 
+typedef struct strata_strand strata_strand; /* strand.h */
 typedef struct strata_heap strata_heap;
 typedef struct strata_heap_lane strata_heap_lane;
 

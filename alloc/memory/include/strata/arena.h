@@ -47,7 +47,7 @@ typedef struct strata_arena_config {
 
 STRATA_API void strata_arena_config_init(strata_arena_config *config);
 
-/* Made by strata_arena_mark; valid for its arena while nothing below it has been dropped. */
+/* Made by strata_arena_get_mark; valid for its arena while nothing below it has been dropped. */
 typedef struct strata_arena_mark {
     const strata_arena *arena;
     size_t offset;
@@ -63,8 +63,8 @@ typedef struct strata_arena_info {
 } strata_arena_info;
 
 /* A low-level arena over a region of its own, which knows no model. strata_arena_create (strand.h)
- * is what a runtime calls. Errors are the region's, and INVALID for a guard over memory that the
- * host cannot touch. */
+ * is what a runtime calls. config NULL: the defaults. Errors are the region's, and INVALID for a
+ * guard over memory that the host cannot touch. */
 STRATA_API strata_status strata_arena_open(strata_arena **out, strata_backend *backend,
                                            strata_ledger *ledger, const strata_host_memory *memory,
                                            const strata_arena_config *config, strata_error *err);

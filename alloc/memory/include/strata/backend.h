@@ -19,6 +19,9 @@ STRATA_BEGIN_DECLS
 /* Raised whenever the table below changes its meaning; a region refuses any other. */
 #define STRATA_BACKEND_VERSION 1
 
+#define STRATA_GATE_WAIT_NS         UINT64_C(5000000000) /* unless said otherwise */
+#define STRATA_PREFAULT_THREADS_MAX 64
+
 typedef enum strata_pages {
     STRATA_PAGES_DEFAULT, /* as the system is set: base pages, unless it gives huge ones to all */
     STRATA_PAGES_THP,     /* transparent huge pages where the system has them */
@@ -47,8 +50,6 @@ typedef struct strata_range {
     unsigned prefault_threads;
     void *mapping;        /* backend's own: where the kernel's mapping begins, */
     size_t mapping_bytes; /* and its length with slack and guard */
-    uint64_t handle;      /* backend's own */
-    strata_pages pages_asked;
     bool pages_fallback;
 } strata_range;
 
@@ -97,6 +98,9 @@ struct strata_backend {
 /* Fills in the head. For those who write a backend. */
 STRATA_API void strata_backend_init(strata_backend *backend, const strata_backend_ops *ops,
                                     strata_gate *gate);
+
+/* UNSUPPORTED for a table of another version. */
+STRATA_API strata_status strata_backend_check(const strata_backend *backend, strata_error *err);
 
 /* UNSUPPORTED in a forked child: its copy of a range is its own and goes when it exits, but locks
  * may have been held by threads that it does not have. */

@@ -4,8 +4,8 @@
  * fork counts them, aligned to 2 MiB inside one mapping with a guard page behind it. That mapping
  * is never split by us: it is returned by a single munmap, which also works at vm.max_map_count.
  *
- * Never reads the environment or /proc; every system call goes through a table, which tests and
- * sandboxed programs may replace. */
+ * Never reads the environment or /proc; every call that maps, protects, advises or looks goes
+ * through a table, which tests and sandboxed programs may replace. */
 #ifndef STRATA_HOST_H
 #define STRATA_HOST_H
 

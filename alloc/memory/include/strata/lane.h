@@ -25,7 +25,11 @@ STRATA_API strata_status strata_lane_open(strata_lane **out, strata_arena *share
  * pre: the arena has not been destroyed, which destroys its lanes. */
 STRATA_API void strata_lane_close(strata_lane *lane);
 
+/* The slow path, and the whole path for callers that cannot inline. Errors as for arenas. */
 STRATA_API void *strata_lane_take(strata_lane *lane, size_t size, size_t align);
+
+/* Why the last call on this lane failed. Valid until its next failure. */
+STRATA_API const strata_error *strata_lane_error(const strata_lane *lane);
 
 static inline void *strata_lane_alloc(strata_lane *lane, size_t size, size_t align)
 {

@@ -58,9 +58,11 @@ typedef struct strata_region_info {
     bool stranded; /* a release failed; committed_bytes are still held */
 } strata_region_info;
 
-/* Reserves and commits the first extent. INVALID for sizes of 0 or that wrap; NO_MEMORY naming the
- * limit to raise (RLIMIT_AS, overcommit); BUDGET; SYSTEM; UNSUPPORTED for a backend of another
- * version. On failure nothing is held. memory NULL: malloc. */
+/* Reserves and commits the first extent. INVALID for sizes of 0 or that wrap; LIMIT where RLIMIT_AS
+ * refuses the addresses; NO_MEMORY with what to look at; BUDGET, before the system is asked;
+ * SYSTEM; UNSUPPORTED for a backend of another version. On failure nothing is held; where giving
+ * the addresses back fails too, the error says so and the ledger goes on counting the mapping.
+ * memory NULL: malloc. */
 STRATA_API strata_status strata_region_create(strata_region **out, strata_backend *backend,
                                               strata_ledger *ledger,
                                               const strata_host_memory *memory,
@@ -88,7 +90,6 @@ STRATA_API void strata_region_destroy(strata_region *region);
 
 STRATA_API void *strata_region_base(const strata_region *region);
 STRATA_API size_t strata_region_committed(const strata_region *region); /* bytes, acquire */
-STRATA_API strata_backend *strata_region_backend(const strata_region *region);
 STRATA_API void strata_region_read(const strata_region *region, strata_region_info *out);
 
 STRATA_END_DECLS

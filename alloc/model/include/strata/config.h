@@ -1,3 +1,4 @@
+// clang-format off
 /* strata/config.h - the configuration of one model load.
  *
  * An overlay: the author of a runtime creates arenas and heaps with defaults in code; what an
@@ -6,19 +7,27 @@
  * that refuses unknown keys, bad units and contradictions with file and line. The library reads no
  * file: callers hand in the text.
  *
- *   [model]                         [weights]           # an arena's or heap's name; `all`: every
- * one budget = 2GiB                   reserve = 8GiB      # addresses label = rec first = 1GiB #
- * committed at creation release_wait = 250ms            step = 2MiB         # first growth,
- * doubling ... step_max = 64MiB    # ... up to this pages = thp         # default | thp | hugetlb
- *                                   pages_fallback = yes
- *                                   prefault = no
- *                                   prefault_threads = 2
- *                                   guard = auto        # auto | off | on     (arenas)
- *                                   lane = 64KiB        # piece of a lane     (shared arenas)
- *                                   memory = host       # a backend's name
- *                                   checked = yes       # refuse bad frees    (heaps)
+ *   [model]
+ *   label = rec               ; who is named in reports
+ *   budget = 2GiB             ; committed bytes
+ *   release_wait = 250ms      ; how long a release waits for what is not ready
  *
- * A plain value in the caller's storage (about 12 KiB), copied by strata_model_open. One thread. */
+ *   [weights]                 ; the name of an arena or heap; [all]: every one
+ *   reserve = 8GiB            ; addresses, not memory
+ *   first = 1GiB              ; committed at creation
+ *   step = 2MiB               ; the first growth, doubling ...
+ *   step_max = 64MiB          ; ... up to this
+ *   pages = thp               ; default | thp | hugetlb
+ *   pages_fallback = yes      ; smaller pages where these are not to be had
+ *   prefault = no             ; fault pages in at commit ...
+ *   prefault_threads = 2      ; ... on this many threads
+ *   guard = auto              ; auto | off | on      (arenas)
+ *   lane = 64KiB              ; piece of a lane      (shared arenas)
+ *   memory = host             ; a backend's name
+ *   checked = yes             ; refuse bad frees     (heaps)
+ *
+ * A plain value in the caller's storage (about 6 KiB), copied by strata_model_open. One thread. */
+// clang-format on
 #ifndef STRATA_CONFIG_H
 #define STRATA_CONFIG_H
 
@@ -29,8 +38,8 @@ STRATA_BEGIN_DECLS
 #define STRATA_CONFIG_NAMES_MAX   16
 #define STRATA_CONFIG_SOURCES_MAX 8
 
-/* Keys of a named arena or heap. The X-macro is what the parser, the documentation test and the
- * checks run over. */
+/* Keys of a named arena or heap. The parser, the checks and the documentation's test run
+ * over this list. */
 #define STRATA_CONFIG_KEY_MAP(X)            \
     X(RESERVE, "reserve")                   \
     X(FIRST, "first")                       \

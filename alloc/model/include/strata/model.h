@@ -45,7 +45,8 @@ STRATA_API strata_process *strata_model_process(strata_model *model);
 /* See the top. options NULL: as configured.
  * BUSY, TIMEOUT  something is not ready, the gate is held, or a strand is being closed: zero
  *                attempted, nothing touched
- * ORDER          from inside a release of the same model
+ * ORDER          from inside a release of the same model; UNSUPPORTED in a forked child: the report
+ *                is left alone
  * OK             everything was released, or had been (zero attempted then)
  * other          the first failure's status; everything was attempted */
 STRATA_API strata_status strata_model_release(strata_model *model,

@@ -32,10 +32,13 @@ typedef struct strata_strand strata_strand;
  * strata_release_options *` as context (NULL for a scope). CLOSED after the model's release. */
 STRATA_API strata_status strata_strand_push(strata_strand *strand, strata_resource *resource);
 
+/* config NULL: the defaults, called "arena". What the model's configuration says under the label is
+ * laid over it. Errors: strata_model_config_arena's, strata_strand_source's, strata_arena_open's.
+ */
 STRATA_API strata_status strata_arena_create(strata_arena **out, strata_strand *strand,
                                              const strata_arena_config *config, strata_error *err);
 
-/* The arena or heap of this label in the strand, or NULL. */
+/* The arena of this label in the strand, or NULL; the newest where there are several. */
 STRATA_API strata_arena *strata_strand_arena(const strata_strand *strand, const char *label);
 
 STRATA_API strata_model *strata_strand_model(const strata_strand *strand);
@@ -47,9 +50,10 @@ STRATA_API strata_status strata_strand_open(strata_strand **out, strata_model *m
                                             const char *label, strata_error *err);
 
 /* Releases what the strand owns and frees it; the model's release does the same for those that are
- * left. On failure the strand stays with the model, stranded resources and all. INVALID for the
- * root; BUSY while the model is being released. *strand becomes NULL once nothing is left in it.
- * pre: the model has not been destroyed, which frees its strands. */
+ * left. Callbacks get NULL as context, as in a scope. *strand becomes NULL once nothing is left in
+ * it, whatever the status; where something is stranded it stays, to be closed again.
+ * INVALID for the root; ORDER while a scope of it is open; BUSY while the model is being released;
+ * UNSUPPORTED in a forked child. pre: the model has not been destroyed, which frees its strands. */
 STRATA_API strata_status strata_strand_close(strata_strand **strand, strata_report *out);
 
 /* --- scopes ------------------------------------------------------------------------------------*/
@@ -77,7 +81,7 @@ STRATA_API strata_status strata_scope_keep(strata_scope *scope);
 STRATA_API strata_status strata_scope_close(strata_scope *scope, strata_report *out);
 
 /* For a load that failed with *err: closes the scope and adds to the text what was undone. Returns
- * err->status. */
+ * err->status, so that a failing path is one statement; with NULL there is none, and it is OK. */
 STRATA_API strata_status strata_scope_undo(strata_scope *scope, strata_report *out,
                                            strata_error *err);
 
@@ -89,7 +93,8 @@ typedef struct strata_area strata_area;
 
 typedef struct strata_area_info {
     char label[STRATA_LABEL_MAX];
-    const char *kind; /* "arena", "heap" */
+    char strand[STRATA_LABEL_MAX]; /* whose it is: "root", or a request strand's label */
+    const char *kind;              /* "arena", "heap" */
     strata_region_info region;
     size_t used_bytes;      /* arena: below the cursor; heap: live bytes */
     size_t used_peak_bytes; /* arenas */
@@ -104,9 +109,9 @@ typedef struct strata_area_ops {
     /* Remembers the state at a scope's opening, and goes back to it. NULL: allocations survive. */
     void (*save)(strata_area *area, uint32_t depth);
     strata_status (*rewind)(strata_area *area, uint32_t depth);
-    void (*read)(strata_area *area, strata_area_info *out);
+    void (*read)(strata_area *area, strata_area_info *out); /* all but the labels */
     size_t (*held)(const strata_area *area); /* committed bytes; asked before every release */
-    void (*destroy)(strata_area *area); /* frees the control block; pre: closed */
+    void (*destroy)(strata_area *area);      /* frees the control block; pre: closed */
 } strata_area_ops;
 
 struct strata_area {
@@ -126,7 +131,8 @@ typedef struct strata_area_source {
 } strata_area_source;
 
 /* Resolves where an area of this strand takes its memory. INVALID for an unknown backend, listing
- * the known ones; CLOSED. */
+ * the known ones; CLOSED. A backend of the caller's without a gate gets the process's, and so must
+ * not be used with another process. */
 STRATA_API strata_status strata_strand_source(strata_strand *strand, strata_backend *backend,
                                               const char *memory, strata_area_source *out,
                                               strata_error *err);

@@ -21,8 +21,8 @@ STRATA_API strata_status strata_time_parse(const char *text, uint64_t *ns, strat
 /* "yes", "no", "true", "false", "on", "off". */
 STRATA_API strata_status strata_bool_parse(const char *text, bool *value, strata_error *err);
 
-/* "512 B", "64 KiB", "13.2 MiB": one decimal, none where it is exact. "250 us", "13.2 ms", "5 s".
- * Returns `buffer`. */
+/* "512B", "64KiB", "13.2MiB": one decimal, none where it is exact; what is exact reads back.
+ * "250us", "13.2ms", "5s". Returns `buffer`. */
 STRATA_API const char *strata_size_show(uint64_t bytes, char buffer[STRATA_UNITS_TEXT_MAX]);
 STRATA_API const char *strata_time_show(uint64_t ns, char buffer[STRATA_UNITS_TEXT_MAX]);
 
