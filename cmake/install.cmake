@@ -1,5 +1,6 @@
 # What is installed: headers, libraries, the command, and the CMake package `strata` with the
-# targets strata::strata, strata::strata-static, strata::heap and strata::onnxruntime.
+# targets strata::strata, strata::strata-static, strata::heap, strata::heap-static and
+# strata::onnxruntime.
 include(CMakePackageConfigHelpers)
 
 foreach(folder ${strata_include_folders})
@@ -13,9 +14,6 @@ if(STRATA_HEAP)
     list(APPEND strata_installed strata_heap strata_heap_static strata_onnxruntime)
     install(DIRECTORY alloc/heap/include/ adapters/onnxruntime/include/
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-    set_target_properties(strata_heap PROPERTIES EXPORT_NAME heap)
-    set_target_properties(strata_heap_static PROPERTIES EXPORT_NAME heap-static)
-    set_target_properties(strata_onnxruntime PROPERTIES EXPORT_NAME onnxruntime)
 endif()
 install(TARGETS ${strata_installed} EXPORT strata
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
@@ -26,5 +24,6 @@ configure_package_config_file(cmake/strata-config.cmake.in
     ${CMAKE_BINARY_DIR}/strata-config.cmake INSTALL_DESTINATION ${strata_package})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/strata-config-version.cmake
     COMPATIBILITY SameMinorVersion)
+install(FILES LICENSE NOTES.md README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${CMAKE_BINARY_DIR}/strata-config.cmake
     ${CMAKE_BINARY_DIR}/strata-config-version.cmake DESTINATION ${strata_package})
