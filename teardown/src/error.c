@@ -22,6 +22,16 @@ const char *strata_origin_name(strata_origin origin)
     return "unknown";
 }
 
+/* Texts quote what came from outside. Whatever that was, an error stays one line of printable text. */
+static void make_printable(char *text)
+{
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) {
+            *text = '?';
+        }
+    }
+}
+
 strata_status strata_error_set(strata_error *err, strata_status status, const char *format, ...)
 {
     if (err != NULL) {
@@ -30,6 +40,7 @@ strata_status strata_error_set(strata_error *err, strata_status status, const ch
         va_start(arguments, format);
         (void)vsnprintf(err->text, sizeof err->text, format, arguments);
         va_end(arguments);
+        make_printable(err->text);
     }
     return status;
 }
@@ -64,7 +75,7 @@ void strata_error_context(strata_error *err, const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(err->text, sizeof err->text, format, arguments);
     va_end(arguments);
-    strata_error_append(err, ": %s", before);
+    strata_error_append(err, ": %s", before); /* makes the whole printable */
 }
 
 void strata_error_append(strata_error *err, const char *format, ...)
@@ -77,4 +88,5 @@ void strata_error_append(strata_error *err, const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(err->text + used, sizeof err->text - used, format, arguments);
     va_end(arguments);
+    make_printable(err->text);
 }

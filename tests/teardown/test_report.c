@@ -64,6 +64,17 @@ START_TEST(a_long_text_is_cut_and_stays_terminated)
 }
 END_TEST
 
+START_TEST(whatever_is_quoted_an_error_stays_one_line)
+{
+    strata_error error;
+    (void)strata_error_set(&error, STRATA_INVALID, "\"%s\"", "a\nb\x1b[31mc\x7f\xC3\xA4");
+    ck_assert_str_eq(error.text, "\"a?b?[31mc?\xC3\xA4\"");
+    strata_error_context(&error, "%s", "d\re");
+    strata_error_append(&error, "%s", "\tf");
+    ck_assert_str_eq(error.text, "d?e: \"a?b?[31mc?\xC3\xA4\"?f");
+}
+END_TEST
+
 static strata_status fail_release(strata_resource *self, void *context, strata_error *error)
 {
     (void)self;
@@ -163,6 +174,7 @@ int main(void)
     tcase_add_test(tests, a_null_error_is_allowed_everywhere);
     tcase_add_test(tests, an_error_carries_status_native_code_and_origin);
     tcase_add_test(tests, a_long_text_is_cut_and_stays_terminated);
+    tcase_add_test(tests, whatever_is_quoted_an_error_stays_one_line);
     tcase_add_test(tests, counts_are_exact_and_each_sees_all_beyond_the_bounds);
     tcase_add_test(tests, format_keeps_snprintfs_contract_at_every_capacity);
     tcase_add_test(tests, the_worst_verdict_is_kept_and_short_bytes_add_up);

@@ -22,7 +22,7 @@ typedef struct strata_error {
     strata_status status;
     strata_origin origin;
     int64_t native;
-    char text[STRATA_TEXT_MAX]; /* one line, without the caller's context */
+    char text[STRATA_TEXT_MAX]; /* one printable line, without the caller's context */
 } strata_error;
 
 /* "none", "errno", "curesult", "resource"; "unknown" for any other value. */
