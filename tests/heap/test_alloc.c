@@ -145,6 +145,31 @@ START_TEST(freed_room_is_found_again)
 }
 END_TEST
 
+/* Promise (case 8): a block larger than any before finds the room of those that were freed, in the
+ * reservation and in the budget. */
+START_TEST(a_larger_block_finds_freed_room)
+{
+    bench b;
+    bench_begin(&b, 100 * MIB);
+    strata_heap_config config = small_config();
+    config.region.reserve_bytes = 128 * MIB;
+    strata_heap *heap = bench_heap(&b, &config);
+    for (size_t size = 20 * MIB; size <= 80 * MIB; size += MIB) {
+        void *block = must_alloc(heap, size, 16);
+        ck_assert_int_eq(strata_heap_free(heap, block), STRATA_OK);
+    }
+    void *small = must_alloc(heap, 100, 16); /* one that stays does not change it */
+    void *block = must_alloc(heap, 30 * MIB, 16);
+    ck_assert_int_eq(strata_heap_free(heap, block), STRATA_OK);
+    block = must_alloc(heap, 70 * MIB, 16);
+    fill(block, 70 * MIB);
+    ck_assert(is_filled(block, 70 * MIB));
+    ck_assert_int_eq(strata_heap_free(heap, small), STRATA_OK);
+    bench_heap_end(heap);
+    bench_end(&b);
+}
+END_TEST
+
 /* Promise (case 8): after a close the bytes held are 0, and the next heap has the whole budget. */
 START_TEST(release_then_open_fits)
 {
@@ -252,6 +277,7 @@ Suite *alloc_suite(void)
     tcase_add_test(tests, zero_and_odd_sizes);
     tcase_add_test(tests, figures_are_exact);
     tcase_add_test(tests, freed_room_is_found_again);
+    tcase_add_test(tests, a_larger_block_finds_freed_room);
     tcase_add_test(tests, release_then_open_fits);
     tcase_add_test(tests, indices_are_used_again);
     tcase_add_test(tests, dead_heaps_stay_dead);

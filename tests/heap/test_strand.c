@@ -45,6 +45,50 @@ static void unload(loaded *l)
     fake_system_fini(&l->system);
 }
 
+/* Promise (case 4): every byte that the ledger holds has an owner with a label and a strand:
+ * arenas, heaps and their bookkeeping, in the root and in a request's strand, in a scope and
+ * outside. */
+START_TEST(the_areas_add_up_to_the_ledger)
+{
+    loaded l;
+    load(&l, NULL);
+    strata_strand *request = NULL;
+    strata_error err = {.status = STRATA_OK};
+    ck_assert_int_eq(strata_strand_open(&request, l.model, "request", &err), STRATA_OK);
+    strata_strand *strands[] = {strata_model_root(l.model), request};
+    strata_scope scopes[2];
+    for (int i = 0; i < 4; i++) {
+        strata_strand *strand = strands[i % 2];
+        if (i == 2) {
+            ck_assert_int_eq(strata_scope_open(&scopes[0], strands[0]), STRATA_OK);
+            ck_assert_int_eq(strata_scope_open(&scopes[1], strands[1]), STRATA_OK);
+        }
+        strata_heap *heap = NULL;
+        strata_arena *arena = NULL;
+        ck_assert_int_eq(strata_heap_create(&heap, strand, NULL, &err), STRATA_OK);
+        ck_assert_int_eq(strata_arena_create(&arena, strand, NULL, &err), STRATA_OK);
+        (void)must_alloc(heap, MIB * (size_t)(i + 1), 16);
+        ck_assert_ptr_nonnull(strata_arena_alloc(arena, 3 * MIB, 64));
+    }
+    strata_area_info areas[16];
+    size_t count = strata_model_areas(l.model, areas, 16);
+    ck_assert_uint_eq(count, 8);
+    size_t sum = 0;
+    size_t in_request = 0;
+    for (size_t i = 0; i < count; i++) {
+        ck_assert_uint_gt(areas[i].region.committed_bytes, 0);
+        sum += areas[i].region.committed_bytes + areas[i].bookkeeping_bytes;
+        in_request += strcmp(areas[i].strand, "request") == 0;
+    }
+    strata_model_info info;
+    strata_model_read(l.model, &info);
+    ck_assert_uint_eq(sum, info.ledger.committed_bytes);
+    ck_assert_uint_eq(in_request, 4);
+    ck_assert_int_eq(strata_model_release(l.model, NULL, NULL), STRATA_OK);
+    unload(&l);
+}
+END_TEST
+
 /* Promise: the operator's values are laid over the code's; the model's release returns heap and
  * bits whatever is live, counts two unmaps, and the heap then answers CLOSED. */
 START_TEST(a_model_returns_its_heap)
@@ -172,6 +216,7 @@ Suite *strand_suite(void)
     Suite *suite = suite_create("heap in a model");
     TCase *tests = tcase_create("strand");
     tcase_set_timeout(tests, TEST_TIMEOUT_S);
+    tcase_add_test(tests, the_areas_add_up_to_the_ledger);
     tcase_add_test(tests, a_model_returns_its_heap);
     tcase_add_test(tests, configuration_reaches_the_heap);
     tcase_add_test(tests, scopes_and_heaps);

@@ -314,7 +314,7 @@ START_TEST(a_write_after_a_rewind_is_caught_when_the_memory_is_used_again)
     ck_assert_ptr_null(strata_arena_alloc(arena, 200, 16));
     ck_assert_int_eq(strata_arena_error(arena)->status, STRATA_CORRUPT);
     ck_assert_ptr_nonnull(strstr(strata_arena_error(arena)->text, "after a rewind"));
-    assert_ok(strata_arena_close(arena, NULL, &error), error);
+    assert_status(strata_arena_close(arena, NULL, &error), STRATA_CORRUPT); /* still so */
     strata_arena_destroy(arena);
 }
 END_TEST
@@ -343,6 +343,40 @@ START_TEST(a_write_past_the_end_of_any_block_is_caught_at_the_rewind_and_at_the_
             }
             strata_arena_destroy(arena);
         }
+    }
+}
+END_TEST
+
+/* Every way in which dropped memory goes for good without having been handed out again. */
+START_TEST(a_write_after_a_rewind_is_caught_at_the_latest_when_the_memory_goes)
+{
+    enum { CLOSE, TRIM, CLEAR_TWICE, SMALLER, WAYS };
+    for (int way = 0; way < WAYS; way++) {
+        strata_arena *arena = open_arena(4 * MIB, STRATA_GUARD_ON);
+        strata_arena_mark mark = strata_arena_get_mark(arena);
+        volatile unsigned char *kept = strata_arena_alloc(arena, 1000, 16);
+        if (way == CLEAR_TWICE) {
+            assert_status(strata_arena_clear(arena), STRATA_OK);
+        } else {
+            assert_status(strata_arena_rewind(arena, mark), STRATA_OK);
+        }
+        if (way == SMALLER) {
+            ck_assert_ptr_nonnull(strata_arena_alloc(arena, 10, 16));
+        }
+        kept[500] = 2;
+        if (way == CLEAR_TWICE) {
+            assert_status(strata_arena_clear(arena), STRATA_OK);
+        }
+        if (way == TRIM) {
+            assert_status(strata_arena_trim(arena, &error), STRATA_CORRUPT);
+            ck_assert_uint_eq(read_info(arena).region.committed_bytes, 0);
+            assert_ok(strata_arena_close(arena, NULL, &error), error);
+        } else {
+            assert_status(strata_arena_close(arena, NULL, &error), STRATA_CORRUPT);
+        }
+        ck_assert_ptr_nonnull(strstr(error.text, way == TRIM ? "" : "after a rewind"));
+        strata_arena_destroy(arena);
+        ck_assert(fake_system_is_clean(&fake));
     }
 }
 END_TEST
@@ -403,6 +437,7 @@ int main(void)
     tcase_add_test(tests, a_write_after_a_rewind_is_caught_when_the_memory_is_used_again);
     tcase_add_test(tests,
                    a_write_past_the_end_of_any_block_is_caught_at_the_rewind_and_at_the_close);
+    tcase_add_test(tests, a_write_after_a_rewind_is_caught_at_the_latest_when_the_memory_goes);
     tcase_add_test(tests, a_footer_that_is_written_over_ends_the_walk_and_not_the_program);
 #endif
     return run_suite(suite);

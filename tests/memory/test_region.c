@@ -294,6 +294,15 @@ static int lying_unmap(void *user, void *base, size_t bytes)
     return 0;
 }
 
+static int refusing_unmap(void *user, void *base, size_t bytes)
+{
+    (void)user;
+    (void)base;
+    (void)bytes;
+    errno = ENOMEM;
+    return -1;
+}
+
 static int blind_resident(void *user, void *base, size_t bytes, unsigned char *pages)
 {
     (void)user;
@@ -374,12 +383,48 @@ START_TEST(an_address_limit_is_named_with_its_remedy)
 }
 END_TEST
 
+START_TEST(a_refused_commit_names_the_limit_or_where_to_look)
+{
+    strata_region_config config = config_of(64 * MIB, 2 * MIB);
+    strata_region *region = create(&config);
+    fake_system_fail(&fake, FAKE_PROTECT, 1, true, ENOMEM); /* overcommit 2 */
+    assert_status(strata_region_commit(region, 4 * MIB, &error), STRATA_NO_MEMORY);
+    ck_assert_ptr_nonnull(strstr(error.text, "vm.overcommit_memory"));
+    struct rlimit before;
+    ck_assert_int_eq(getrlimit(RLIMIT_DATA, &before), 0);
+    struct rlimit limit = {.rlim_cur = 64 * MIB, .rlim_max = before.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_DATA, &limit), 0);
+    strata_status status = strata_region_commit(region, 4 * MIB, &error);
+    ck_assert_int_eq(setrlimit(RLIMIT_DATA, &before), 0);
+    ck_assert_int_eq(status, STRATA_LIMIT);
+    ck_assert_ptr_nonnull(strstr(error.text, "RLIMIT_DATA is 67108864 bytes"));
+    fake_system_heal(&fake);
+    end(region);
+    assert_all_returned();
+}
+END_TEST
+
+START_TEST(addresses_that_cannot_be_returned_after_a_failure_are_said)
+{
+    strata_region_config config = config_of(8 * MIB, 0);
+    config.pages_fallback = false;
+    strata_region *region = NULL;
+    fake_system_fail(&fake, FAKE_ADVISE, 1, false, EINVAL);
+    host.system_.unmap = refusing_unmap;
+    assert_status(
+        strata_region_create(&region, &host.backend, &ledger, &memory.memory, &config, &error),
+        STRATA_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(error.text, "could not be returned"));
+}
+END_TEST
+
 START_TEST(an_empty_huge_page_pool_is_an_error_or_falls_back_as_configured)
 {
-    strata_region_config config = config_of((size_t)4 << 30, (size_t)2 << 30);
+    strata_region_config config = config_of(64 * MIB, 4 * MIB);
     config.pages = STRATA_PAGES_HUGETLB;
     config.pages_fallback = false;
     strata_region *region = NULL;
+    fake_system_fail(&fake, FAKE_MAP, 2, false, ENOMEM); /* the pool, whatever this machine has */
     assert_status(
         strata_region_create(&region, &host.backend, &ledger, &memory.memory, &config, &error),
         STRATA_NO_MEMORY);
@@ -552,6 +597,8 @@ int main(void)
     tcase_add_test(tests, trim_gives_memory_back_and_growth_takes_it_again_as_zeros);
     tcase_add_test(tests, an_unmap_that_lies_is_short_and_one_that_cannot_be_seen_says_why);
     tcase_add_test(tests, addresses_taken_by_another_meanwhile_are_unverifiable);
+    tcase_add_test(tests, a_refused_commit_names_the_limit_or_where_to_look);
+    tcase_add_test(tests, addresses_that_cannot_be_returned_after_a_failure_are_said);
     tcase_add_test(tests, an_empty_huge_page_pool_is_an_error_or_falls_back_as_configured);
     tcase_add_test(tests, without_transparent_huge_pages_it_falls_back_or_says_so);
     tcase_add_test(tests, growth_and_return_wait_at_the_gate_and_not_for_ever);

@@ -68,7 +68,8 @@ static void give_reason(strata_error *err, const strata_error *why)
  * gives up, or commits past what was committed, of which there is at most the reservation. What
  * another thread takes of the room made here is that thread's progress.
  *
- * Before giving up, jemalloc joins the free extents that it keeps apart, and is asked once more. */
+ * Before giving up, jemalloc joins the free extents that it keeps apart and gives the last one
+ * back, and is asked once more. */
 static void *alloc_as_grower(strata_heap *heap, size_t size, int flags, strata_error *err)
 {
     bool purged = false;
@@ -397,10 +398,14 @@ void strata_heap_destroy(strata_heap *heap)
 
 /* --- figures -----------------------------------------------------------------------------------*/
 
+static size_t starts_committed(const strata_heap *heap)
+{
+    return heap->starts.region != NULL ? strata_region_committed(heap->starts.region) : 0;
+}
+
 size_t strata_heap_committed(const strata_heap *heap)
 {
-    size_t starts = heap->starts.region != NULL ? strata_region_committed(heap->starts.region) : 0;
-    return strata_region_committed(heap->region) + starts;
+    return strata_region_committed(heap->region) + starts_committed(heap);
 }
 
 /* jemalloc counts per arena, so nothing is counted on an allocation's path. */
@@ -408,6 +413,7 @@ void strata_heap_read(strata_heap *heap, strata_heap_info *out)
 {
     *out = (strata_heap_info){.live_bytes = 0};
     strata_region_read(heap->region, &out->region);
+    out->bookkeeping_bytes = starts_committed(heap);
     strata__je_counts counts = heap->last_counts;
     if (heap->has_arena) {
         strata__je_arena_counts(heap->arena, &counts);

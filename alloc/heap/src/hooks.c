@@ -6,7 +6,8 @@
  * jemalloc, commits and asks again.
  *
  * An extent that jemalloc gives back is refused (dalloc answers "keep it"): its addresses stay with
- * the arena for reuse, and memory goes back with the region. */
+ * the arena for reuse, and memory goes back with the region. Only the last one is taken, because
+ * the bump can go back over it: a block that is larger than any before finds that room again. */
 #include "hooks.h"
 
 #include <strata/size.h>
@@ -75,12 +76,14 @@ static void *extent_alloc(strata__je_hooks *hooks, void *at, size_t bytes, size_
 static bool extent_dalloc(strata__je_hooks *hooks, void *extent, size_t bytes, bool committed,
                           unsigned arena)
 {
-    (void)hooks;
-    (void)extent;
-    (void)bytes;
+    strata__extents *extents = (strata__extents *)hooks;
     (void)committed;
     (void)arena;
-    return true;
+    size_t at = (uintptr_t)extent - extents->base;
+    size_t end = at + bytes;
+    bool taken = __atomic_compare_exchange_n(&extents->used, &end, at, false, __ATOMIC_RELAXED,
+                                             __ATOMIC_RELAXED);
+    return !taken;
 }
 
 static bool extent_commit(strata__je_hooks *hooks, void *extent, size_t bytes, size_t offset,

@@ -21,7 +21,7 @@ typedef struct strata__extents {
     strata__je_hooks hooks; /* first: jemalloc hands back its address */
     uintptr_t base;
     size_t limit; /* bytes from base that may be handed out; atomic, only ever grows */
-    size_t used;  /* bytes from base that have been; atomic, only ever grows */
+    size_t used;  /* bytes from base that have been; atomic, falls when the last one comes back */
 
     /* The thread that is growing the heap, 0: none; and where the last extent that it was refused
      * would have ended. Others that fall short meanwhile leave no trace: they become growers in

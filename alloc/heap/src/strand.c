@@ -25,7 +25,8 @@ static void area_read(strata_area *area, strata_area_info *out)
                               .region = info.region,
                               .used_bytes = info.live_bytes,
                               .allocations = info.allocations,
-                              .frees = info.frees};
+                              .frees = info.frees,
+                              .bookkeeping_bytes = info.bookkeeping_bytes};
 }
 
 static size_t area_held(const strata_area *area)

@@ -141,7 +141,9 @@ strata_status strata_arena_close(strata_arena *public_arena, strata_report *out,
         __atomic_store_n(&arena->closed, true, __ATOMIC_RELAXED);
         set_limit(arena, 0);
         strata__lanes_empty(arena);
-        (void)strata__guard_dropped(&arena->guard, arena->base, cursor_of(arena), &damage);
+        if (strata__guard_check_dropped(&arena->guard, cursor_of(arena), &damage) == STRATA_OK) {
+            (void)strata__guard_dropped(&arena->guard, arena->base, cursor_of(arena), &damage);
+        }
         strata__guard_leave(&arena->guard, arena->base,
                             arena->base + strata_region_committed(arena->region));
         set_cursor(arena, arena->base);
@@ -302,6 +304,8 @@ strata_status strata_arena_trim(strata_arena *public_arena, strata_error *err)
     uintptr_t cursor = cursor_of(arena);
     /* The limit falls first: a racing allocation fails instead of touching what goes. */
     set_limit(arena, 0);
+    strata_error damage = {.status = STRATA_OK};
+    (void)strata__guard_check_dropped(&arena->guard, cursor, &damage);
     strata_status status = strata_region_trim(arena->region, cursor - arena->base, err);
     size_t after = strata_region_committed(arena->region);
     strata__guard_leave(&arena->guard, arena->base + after, arena->base + before);
@@ -312,6 +316,9 @@ strata_status strata_arena_trim(strata_arena *public_arena, strata_error *err)
         set_limit(arena, arena->base + after);
     }
     unlock(arena);
+    if (status == STRATA_OK && damage.status != STRATA_OK) {
+        return strata_error_set(err, STRATA_CORRUPT, "trimmed, but %s", damage.text);
+    }
     return status;
 }
 

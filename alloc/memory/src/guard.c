@@ -125,6 +125,13 @@ static strata_status check_dropped(const strata__guard *guard, uintptr_t from, u
                             (void *)bad);
 }
 
+strata_status strata__guard_check_dropped(const strata__guard *guard, uintptr_t cursor,
+                                          strata_error *err)
+{
+    return guard->mode == STRATA__GUARD_CANARY ? check_dropped(guard, cursor, guard->filled_to, err)
+                                               : STRATA_OK;
+}
+
 static void write_footer(strata__guard *guard, uintptr_t end)
 {
     uintptr_t at = footer_of(end);

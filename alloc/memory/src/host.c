@@ -41,6 +41,33 @@ static strata_status failed(strata_error *err, int error, const char *call)
     return strata_error_native(err, status, STRATA_ORIGIN_ERRNO, error, call);
 }
 
+/* Names the limit that most likely refused to commit `bytes`, and what to do. */
+static strata_status commit_refused(strata_error *err, int error, const char *call, size_t bytes)
+{
+    strata_status status = failed(err, error, call);
+    if (status != STRATA_NO_MEMORY) {
+        strata_error_append(err, " to commit %zu bytes", bytes);
+        return status;
+    }
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        status = STRATA_LIMIT; /* the same request would succeed with another setting */
+        if (err != NULL) {
+            err->status = status;
+        }
+        strata_error_append(err,
+                            " to commit %zu bytes; RLIMIT_DATA is %llu bytes: raise it (ulimit -d) "
+                            "or lower `first` and `step`",
+                            bytes, (unsigned long long)limit.rlim_cur);
+    } else {
+        strata_error_append(err,
+                            " to commit %zu bytes; free memory, or look at vm.overcommit_memory "
+                            "(2 counts every commit) and the container's limit",
+                            bytes);
+    }
+    return status;
+}
+
 /* Names the limit that most likely refused `bytes` of addresses, and what to do. */
 static strata_status reserve_refused(strata_error *err, int error, size_t bytes)
 {
@@ -119,8 +146,8 @@ static strata_status reserve(strata_backend *self, strata_range *range,
                             .mapping_bytes = whole,
                             .pages_fallback = request->pages_fallback};
     strata_status status = advise_pages(host, range, err);
-    if (status != STRATA_OK) {
-        (void)system->unmap(system->user, mapping, whole);
+    if (status != STRATA_OK && system->unmap(system->user, mapping, whole) != 0) {
+        strata_error_append(err, "; and its addresses could not be returned: munmap: %d", errno);
     }
     return status;
 }
@@ -167,16 +194,15 @@ static strata_status commit_pages(strata_host_backend *host, strata_range *range
 {
     const strata_host_system *system = &host->system_;
     if (system->protect(system->user, at, bytes, PROT_READ | PROT_WRITE) != 0) {
-        strata_status status = failed(err, errno, "mprotect");
-        strata_error_append(err, " to commit %zu bytes", bytes);
-        return status;
+        return commit_refused(err, errno, "mprotect", bytes);
     }
     if (!range->prefault) {
         return STRATA_OK;
     }
     strata_status status = strata__prefault(system, at, bytes, range->prefault_threads, err);
     if (status != STRATA_OK) {
-        strata_error_append(err, " to fault in %zu bytes", bytes);
+        strata_error_append(err, " to fault in %zu bytes; free memory, or set `prefault = no`",
+                            bytes);
         (void)system->advise(system->user, at, bytes, MADV_DONTNEED);
         (void)system->protect(system->user, at, bytes, PROT_NONE);
     }

@@ -64,6 +64,11 @@ size_t strata__guard_tail(strata__guard_mode mode, uintptr_t end);
 strata_status strata__guard_handed_out(strata__guard *guard, uintptr_t cursor, uintptr_t at,
                                        uintptr_t end, uintptr_t next, strata_error *err);
 
+/* Checks what was dropped and not handed out again. For when it goes for good (trim, close): at every
+ * rewind it would cost a walk over all that was ever used. CORRUPT. */
+strata_status strata__guard_check_dropped(const strata__guard *guard, uintptr_t cursor,
+                                          strata_error *err);
+
 /* [to, cursor) is dropped. CORRUPT where a tail was written; dropped all the same. */
 strata_status strata__guard_dropped(strata__guard *guard, uintptr_t to, uintptr_t cursor,
                                     strata_error *err);

@@ -41,6 +41,7 @@ typedef struct strata_heap_info {
     uint64_t frees;
     uint64_t refused_frees; /* foreign, interior or double */
     size_t lanes;
+    size_t bookkeeping_bytes; /* committed for the start bitmap, beside the region's */
 } strata_heap_info;
 
 /* A heap over a region of its own, which knows no model; a checked one has a second region for the

@@ -123,7 +123,8 @@ STRATA_API strata_status strata_arena_rewind(strata_arena *arena, strata_arena_m
 /* The same as a rewind to the empty arena: all marks but those of the start become stale. */
 STRATA_API strata_status strata_arena_clear(strata_arena *arena);
 
-/* Gives committed memory behind the cursor back to the system. */
+/* Gives committed memory behind the cursor back to the system. CORRUPT where the guard found damage
+ * in it: trimmed all the same. */
 STRATA_API strata_status strata_arena_trim(strata_arena *arena, strata_error *err);
 
 /* Whether an address was handed out and not dropped. Any address may be asked. */

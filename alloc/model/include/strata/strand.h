@@ -100,6 +100,9 @@ typedef struct strata_area_info {
     size_t used_peak_bytes; /* arenas */
     uint64_t allocations;   /* heaps; arenas do not count */
     uint64_t frees;
+    /* Committed beside the region, charged to the same budget: a heap's start bitmap. Over all
+     * areas, region.committed_bytes and this add up to what the model's ledger holds. */
+    size_t bookkeeping_bytes;
 } strata_area_info;
 
 typedef struct strata_area_ops {
