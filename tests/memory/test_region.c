@@ -571,6 +571,12 @@ START_TEST(a_file_is_mapped_whole_and_returned_whole)
     ck_assert_int_eq(report.verdict, STRATA_VERDICT_VERIFIED);
     strata_region_destroy(region);
     assert_all_returned();
+    config.pages = STRATA_PAGES_HUGETLB;
+    config.pages_fallback = false;
+    region = NULL;
+    assert_status(strata_region_create(&region, &file.backend, &ledger, NULL, &config, &error),
+                  STRATA_UNSUPPORTED);
+    config.pages_fallback = true;
     config.reserve_bytes = 5 * MIB; /* not the file's size */
     region = NULL;
     assert_status(strata_region_create(&region, &file.backend, &ledger, NULL, &config, &error),

@@ -28,6 +28,12 @@ static strata_status reserve(strata_backend *self, strata_range *range,
 {
     strata_file_backend *file = file_of(self);
     const strata_host_system *system = &file->system_;
+    if (request->pages != STRATA_PAGES_DEFAULT && !request->pages_fallback) {
+        return strata_error_set(err, STRATA_UNSUPPORTED,
+                                "a mapped file comes in the page cache's pages, not %s; set `pages = "
+                                "default` or `pages_fallback = yes`",
+                                strata_pages_name(request->pages));
+    }
     size_t whole;
     if (file->file_bytes_ > SIZE_MAX ||
         !strata_size_align_up((size_t)file->file_bytes_, file->page_bytes_, &whole) ||
