@@ -22,11 +22,14 @@ const char *strata_origin_name(strata_origin origin)
     return "unknown";
 }
 
-/* Texts quote what came from outside. Whatever that was, an error stays one line of printable text. */
+/* Texts quote what came from outside. Whatever that was, an error stays one line of printable text.
+ */
 static void make_printable(char *text)
 {
     for (; *text != '\0'; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7f) {
+        if (*text == '\n' || *text == '\r' || *text == '\t') {
+            *text = ' ';
+        } else if ((unsigned char)*text < 0x20 || *text == 0x7f) {
             *text = '?';
         }
     }

@@ -8,6 +8,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 void strata_report_init(strata_report *report, strata_report_fn *each, void *user)
 {
@@ -19,11 +20,25 @@ void strata__label_copy(char into[STRATA_LABEL_MAX], const char *label)
     (void)snprintf(into, STRATA_LABEL_MAX, "%s", label != NULL ? label : "(unnamed)");
 }
 
+/* Ready questions that failed are remarks; they make room for releases that failed. */
+static bool drop_a_remark(strata_report *report)
+{
+    for (size_t i = report->detail_count; i > 0; i--) {
+        if (report->details[i - 1].phase == STRATA_PHASE_READY) {
+            memmove(&report->details[i - 1], &report->details[i],
+                    (report->detail_count - i) * sizeof report->details[0]);
+            report->detail_count--;
+            return true;
+        }
+    }
+    return false;
+}
+
 static void keep_detail(strata_report *report, strata_phase phase, const char *label,
                         size_t held_bytes, const strata_error *error)
 {
-    report->held_bytes += held_bytes;
-    if (report->detail_count == STRATA_REPORT_DETAILS_MAX) {
+    if (report->detail_count == STRATA_REPORT_DETAILS_MAX &&
+        (phase == STRATA_PHASE_READY || !drop_a_remark(report))) {
         return;
     }
     strata_detail *detail = &report->details[report->detail_count++];
@@ -33,7 +48,7 @@ static void keep_detail(strata_report *report, strata_phase phase, const char *l
     detail->error = *error;
 }
 
-static void count_ready(strata_report *report, const strata_error *error)
+static void count_ready(strata_report *report, size_t held_bytes, const strata_error *error)
 {
     report->asked++;
     if (error == NULL) {
@@ -41,6 +56,7 @@ static void count_ready(strata_report *report, const strata_error *error)
     }
     if (error->status == STRATA_BUSY || error->status == STRATA_TIMEOUT) {
         report->refused++;
+        report->held_bytes += held_bytes;
         if (report->status == STRATA_OK) {
             report->status = error->status;
         }
@@ -49,7 +65,8 @@ static void count_ready(strata_report *report, const strata_error *error)
     }
 }
 
-static void count_release(strata_report *report, const char *label, const strata_error *error)
+static void count_release(strata_report *report, const char *label, size_t held_bytes,
+                          const strata_error *error)
 {
     report->attempted++;
     if (report->order_count < STRATA_REPORT_ORDER_MAX) {
@@ -57,6 +74,7 @@ static void count_release(strata_report *report, const char *label, const strata
     }
     if (error != NULL) {
         report->failed++;
+        report->held_bytes += held_bytes;
         if (report->status == STRATA_OK) {
             report->status = error->status;
         }
@@ -70,9 +88,9 @@ void strata__report_attempt(strata_report *report, strata_phase phase, const cha
         return;
     }
     if (phase == STRATA_PHASE_READY) {
-        count_ready(report, error);
+        count_ready(report, held_bytes, error);
     } else {
-        count_release(report, label, error);
+        count_release(report, label, held_bytes, error);
     }
     if (error != NULL) {
         keep_detail(report, phase, label, held_bytes, error);

@@ -133,6 +133,7 @@ static strata_status call(strata_resource_fn *question, strata_resource *resourc
     *error = (strata_error){.status = STRATA_OK};
     strata_status status = question(resource, context, error);
     error->status = status;
+    error->text[sizeof error->text - 1] = '\0'; /* whatever the callback did with it */
     if (status != STRATA_OK && error->text[0] == '\0') {
         strata_error_append(error, "%s", strata_status_text(status));
     }
@@ -182,7 +183,12 @@ static strata_status release_one(strata_teardown *teardown, strata_resource *res
     strata_teardown_forget(resource);
     strata_error error;
     strata_status status = call(resource->release, resource, context, &error);
-    if (status != STRATA_OK && stays && resource->teardown_ == NULL) {
+    if (status == STRATA_BUSY || status == STRATA_TIMEOUT) {
+        /* To the caller these two mean that nothing was touched, which is no longer so. */
+        status = STRATA_RESOURCE;
+        error.status = status;
+    }
+    if (status != STRATA_OK && stays && resource->stays_ && resource->teardown_ == NULL) {
         link_below(teardown, teardown->boundary_, resource);
         teardown->boundary_ = resource;
     }
@@ -210,9 +216,14 @@ static strata_status sweep(strata_teardown *teardown, strata_mark mark, void *co
     }
 }
 
+bool strata__teardown_is_releasing(const strata_teardown *teardown)
+{
+    return __atomic_load_n(&teardown->releasing_, __ATOMIC_RELAXED);
+}
+
 static strata_status may_begin(const strata_teardown *teardown, strata_mark mark)
 {
-    if (teardown->releasing_) {
+    if (strata__teardown_is_releasing(teardown)) {
         return STRATA_ORDER;
     }
     return mark.serial > teardown->serial_ ? STRATA_INVALID : STRATA_OK;
@@ -220,14 +231,14 @@ static strata_status may_begin(const strata_teardown *teardown, strata_mark mark
 
 static void begin(strata_teardown *teardown, strata_report *out)
 {
-    teardown->releasing_ = true;
+    __atomic_store_n(&teardown->releasing_, true, __ATOMIC_RELAXED);
     teardown->report_ = out;
     teardown->boundary_ = NULL;
 }
 
 static void end(strata_teardown *teardown)
 {
-    teardown->releasing_ = false;
+    __atomic_store_n(&teardown->releasing_, false, __ATOMIC_RELAXED);
     teardown->report_ = NULL;
     teardown->boundary_ = NULL;
 }

@@ -1,6 +1,6 @@
-/* fuzz_config.c - libFuzzer over the configuration's texts. Promises: no crash and no overrun; a text
- * that is refused changes nothing and leaves one line; one that is accepted can be laid over the
- * defaults without a crash. The first byte chooses between INI text and override line. */
+/* fuzz_config.c - libFuzzer over the configuration's texts. Promises: no crash and no overrun; a
+ * text that is refused changes nothing and leaves one line; one that is accepted can be laid over
+ * the defaults without a crash. The first byte chooses between INI text and override line. */
 #include <strata/config.h>
 
 #include <stdlib.h>
@@ -10,8 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_refused(const strata_error *error)
 {
-    if (error->status == STRATA_OK || error->text[0] == '\0' ||
-        strchr(error->text, '\n') != NULL) {
+    if (error->status == STRATA_OK || error->text[0] == '\0' || strchr(error->text, '\n') != NULL) {
         abort();
     }
 }
@@ -50,10 +49,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     strata_model_config_init(&config);
     strata_model_config before = config;
     strata_error error = {.status = STRATA_OK};
-    strata_status status =
-        data[0] % 2 == 0 ? read_line(&config, data + 1, size - 1, &error)
-                         : strata_model_config_read(&config, (const char *)data + 1, size - 1,
-                                                    "fuzz.ini", &error);
+    strata_status status = data[0] % 2 == 0
+                               ? read_line(&config, data + 1, size - 1, &error)
+                               : strata_model_config_read(&config, (const char *)data + 1, size - 1,
+                                                          "fuzz.ini", &error);
     if (status == STRATA_OK) {
         check_accepted(&config);
         return 0;

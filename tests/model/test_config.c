@@ -241,6 +241,14 @@ START_TEST(later_sources_win_and_null_errors_are_allowed)
     strata_arena_config_init(&arena);
     arena.region.label = "no good";
     assert_status(strata_model_config_arena(&config, &arena, NULL), STRATA_INVALID);
+    arena.region.label = "model";
+    assert_status(strata_model_config_arena(&config, &arena, NULL), STRATA_INVALID);
+    arena.region.label = "all";
+    assert_status(strata_model_config_arena(&config, &arena, NULL), STRATA_INVALID);
+    strata_model_config before = config;
+    assert_status(strata_model_config_set(&config, "model.release_wait", "x", NULL),
+                  STRATA_INVALID);
+    ck_assert(is_unchanged(&before));
 }
 END_TEST
 

@@ -302,6 +302,8 @@ START_TEST(what_fails_is_stranded_counted_and_retried_in_its_order)
 }
 END_TEST
 
+static int stop_serving;
+
 static char logged[512];
 static int log_lines;
 
@@ -374,6 +376,91 @@ START_TEST(strands_come_and_go_beside_releases_that_are_refused)
     }
     o.ready = STRATA_OK;
     release_and_destroy(model);
+    end_process();
+}
+END_TEST
+
+/* A request thread that serves in its own strand, with scopes that register and release. */
+typedef struct server {
+    pthread_t thread;
+    strata_model *model;
+    int served;
+} server;
+
+static strata_status quiet_release(strata_resource *self, void *context, strata_error *err)
+{
+    (void)self;
+    (void)context;
+    (void)err;
+    return STRATA_OK;
+}
+
+static void *serve_requests(void *argument)
+{
+    server *s = argument;
+    strata_strand *strand = NULL;
+    ck_assert_int_eq(strata_strand_open(&strand, s->model, "request", NULL), STRATA_OK);
+    strata_arena_config config;
+    strata_arena_config_init(&config);
+    config.guard = STRATA_GUARD_OFF;
+    strata_arena *arena = NULL;
+    ck_assert_int_eq(strata_arena_create(&arena, strand, &config, NULL), STRATA_OK);
+    while (__atomic_load_n(&stop_serving, __ATOMIC_ACQUIRE) == 0) {
+        strata_scope scope;
+        strata_resource resource;
+        strata_resource_init(&resource, "buffer", quiet_release, NULL);
+        ck_assert_int_eq(strata_scope_open(&scope, strand), STRATA_OK);
+        ck_assert_ptr_nonnull(strata_arena_alloc(arena, 1000, 64));
+        if (s->served % 2 == 0) {
+            ck_assert_int_eq(strata_strand_push(strand, &resource), STRATA_OK);
+        }
+        ck_assert_int_eq(strata_scope_close(&scope, NULL), STRATA_OK);
+        s->served++;
+    }
+    return NULL;
+}
+
+START_TEST(asking_for_a_release_does_not_disturb_strands_that_serve)
+{
+    strata_model *model = open_model("rec");
+    owner o;
+    push_owner(strata_model_root(model), &o, "output");
+    o.ready = STRATA_BUSY;
+    server servers[2];
+    for (int i = 0; i < 2; i++) {
+        servers[i] = (server){.model = model};
+        (void)pthread_create(&servers[i].thread, NULL, serve_requests, &servers[i]);
+    }
+    for (int i = 0; i < 300; i++) {
+        strata_release_options options = {.deadline_ns = strata_deadline_in(100000)};
+        assert_status(strata_model_release(model, i % 2 == 0 ? NULL : &options, NULL), STRATA_BUSY);
+    }
+    __atomic_store_n(&stop_serving, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < 2; i++) {
+        (void)pthread_join(servers[i].thread, NULL);
+        ck_assert_int_gt(servers[i].served, 0);
+    }
+    o.ready = STRATA_OK;
+    release_and_destroy(model);
+    end_process();
+}
+END_TEST
+
+START_TEST(a_resource_that_is_busy_only_at_its_release_is_a_failure_not_a_refusal)
+{
+    static const strata_status answers[] = {STRATA_BUSY, STRATA_TIMEOUT};
+    for (int i = 0; i < 2; i++) {
+        strata_model *model = open_model("rec");
+        (void)create_arena(strata_model_root(model), "w", MIB);
+        owner o;
+        push_owner(strata_model_root(model), &o, "late");
+        o.release = answers[i];
+        strata_report_init(&report, NULL, NULL);
+        assert_status(strata_model_release(model, NULL, &report), STRATA_RESOURCE);
+        ck_assert_uint_eq(report.attempted, 2);
+        ck_assert_str_eq(report.details[0].error.text, "will not go");
+        assert_status(strata_model_destroy(&model), STRATA_OK);
+    }
     end_process();
 }
 END_TEST
@@ -818,6 +905,8 @@ int main(void)
                    a_load_that_fails_at_any_call_gives_everything_back_and_says_what_it_undid);
     tcase_add_test(tests, what_an_operator_should_see_is_logged_once_even_without_a_report);
     tcase_add_test(tests, strands_come_and_go_beside_releases_that_are_refused);
+    tcase_add_test(tests, asking_for_a_release_does_not_disturb_strands_that_serve);
+    tcase_add_test(tests, a_resource_that_is_busy_only_at_its_release_is_a_failure_not_a_refusal);
     tcase_add_test(tests, opening_fails_at_any_control_block_and_leaves_nothing);
     tcase_add_test(tests, cycles_leave_the_counters_flat_and_the_neighbour_intact);
     tcase_add_test(tests, budgets_hold_for_model_and_process_and_come_back);

@@ -88,7 +88,9 @@ static void *alloc_as_grower(strata_heap *heap, size_t size, int flags, strata_e
         if (commit(heap, heap->extents.wanted, &why) == STRATA_OK) {
             continue;
         }
-        if (purged) {
+        bool shortage = why.status == STRATA_LIMIT || why.status == STRATA_BUDGET ||
+                        why.status == STRATA_NO_MEMORY;
+        if (purged || !shortage) { /* joining extents opens no gate */
             strata_error_context(&why, "an allocation of %zu bytes", size);
             give_reason(err, &why);
             return NULL;
@@ -304,14 +306,15 @@ static void begin(strata_heap *heap, strata_backend *backend, const strata_host_
     (void)pthread_mutex_init(&heap->lanes_mutex, NULL);
 }
 
-/* A region that does not go back, after a creation that failed, is owned by nobody: its control
- * block is left alone, so that the ledger still counts it, and the error says so. */
-static void undo(strata_heap *heap, strata_error *err)
+/* A region that does not go back after a creation that failed stays in a closed heap: *rest, for
+ * whoever can try again, and the error says so. */
+static void undo(strata_heap *heap, strata_heap **rest, strata_error *err)
 {
     strata_error why = {.status = STRATA_OK};
     if (strata_heap_close(heap, NULL, &why) == STRATA_OK) {
         strata_heap_destroy(heap);
     } else {
+        *rest = heap;
         strata_error_append(err, "; giving back failed: %s", why.text);
     }
 }
@@ -320,7 +323,20 @@ strata_status strata_heap_open(strata_heap **out, strata_backend *backend, strat
                                const strata_host_memory *memory, const strata_heap_config *config,
                                strata_error *err)
 {
-    strata_status status = strata__je_check(err);
+    /* Without a strand nobody tries again: the control block is left alone, so that the ledger goes
+     * on counting what it holds. */
+    strata_heap *rest = NULL;
+    return strata__heap_open(out, &rest, backend, ledger, memory, config, err);
+}
+
+strata_status strata__heap_open(strata_heap **out, strata_heap **rest, strata_backend *backend,
+                                strata_ledger *ledger, const strata_host_memory *memory,
+                                const strata_heap_config *config, strata_error *err)
+{
+    strata_status status = strata_backend_may_map(backend, err);
+    if (status == STRATA_OK) {
+        status = strata__je_check(err);
+    }
     if (status != STRATA_OK) {
         return status;
     }
@@ -331,7 +347,7 @@ strata_status strata_heap_open(strata_heap **out, strata_backend *backend, strat
     begin(heap, backend, memory, config->region.label);
     status = build(heap, backend, ledger, config, err);
     if (status != STRATA_OK) {
-        undo(heap, err);
+        undo(heap, rest, err);
         return status;
     }
     *out = heap;
@@ -343,7 +359,11 @@ strata_status strata_heap_open(strata_heap **out, strata_backend *backend, strat
 static void keep_first(strata_status *first, strata_status status, const strata_error *error,
                        strata_error *err)
 {
-    if (*first != STRATA_OK || status == STRATA_OK) {
+    if (status == STRATA_OK) {
+        return;
+    }
+    if (*first != STRATA_OK) {
+        strata_error_append(err, "; and %s", error->text);
         return;
     }
     *first = status;
@@ -357,9 +377,8 @@ static strata_status release_arena(strata_heap *heap, strata_error *err)
     if (!heap->has_arena) {
         return STRATA_OK;
     }
-    strata__je_arena_counts(heap->arena, &heap->last_counts);
     strata_status status = strata__je_arena_destroy(heap->arena, err);
-    heap->has_arena = status != STRATA_OK;
+    __atomic_store_n(&heap->has_arena, status != STRATA_OK, __ATOMIC_RELAXED);
     return status;
 }
 
@@ -408,20 +427,22 @@ size_t strata_heap_committed(const strata_heap *heap)
     return strata_region_committed(heap->region) + starts_committed(heap);
 }
 
-/* jemalloc counts per arena, so nothing is counted on an allocation's path. */
+/* jemalloc counts per arena, so nothing is counted on an allocation's path. It brings the counts of
+ * all its arenas up to date at once, which takes longer the more there are: so this is for whoever
+ * asks, never for a release, and after the close there are none. */
 void strata_heap_read(strata_heap *heap, strata_heap_info *out)
 {
     *out = (strata_heap_info){.live_bytes = 0};
     strata_region_read(heap->region, &out->region);
     out->bookkeeping_bytes = starts_committed(heap);
-    strata__je_counts counts = heap->last_counts;
-    if (heap->has_arena) {
+    if (__atomic_load_n(&heap->has_arena, __ATOMIC_RELAXED)) {
+        strata__je_counts counts;
         strata__je_arena_counts(heap->arena, &counts);
         out->live_bytes = counts.live_bytes;
         out->live_blocks = (size_t)(counts.allocations - counts.frees);
+        out->allocations = counts.allocations;
+        out->frees = counts.frees;
     }
-    out->allocations = counts.allocations;
-    out->frees = counts.frees;
     out->refused_frees = __atomic_load_n(&heap->refused_frees, __ATOMIC_RELAXED);
     if (strata__heap_may_map(heap, NULL) == STRATA_OK) { /* else the lock may be held for ever */
         (void)pthread_mutex_lock(&heap->lanes_mutex);

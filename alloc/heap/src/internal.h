@@ -27,8 +27,7 @@ struct strata_heap {
     const strata_host_memory *memory;
     strata_host_backend own_host; /* for the start bits, where none was handed in */
     unsigned arena;
-    bool has_arena;
-    strata__je_counts last_counts; /* taken when the arena went */
+    bool has_arena; /* atomic */
 
     /* One thread at a time grows. Taken before the gate, never inside it or inside jemalloc. */
     pthread_mutex_t growth_mutex;
@@ -39,6 +38,11 @@ struct strata_heap {
 
     char label[STRATA_LABEL_MAX];
 };
+
+/* strata_heap_open; where it fails and giving back fails as well, the closed heap in *rest. */
+strata_status strata__heap_open(strata_heap **out, strata_heap **rest, strata_backend *backend,
+                                strata_ledger *ledger, const strata_host_memory *memory,
+                                const strata_heap_config *config, strata_error *err);
 
 /* The whole of an allocation, for the heap (cache_flag STRATA__JE_TCACHE_NONE) and its lanes. */
 void *strata__heap_alloc(strata_heap *heap, size_t size, size_t align, unsigned cache_flag,

@@ -6,6 +6,8 @@
 
 #include <strata/model.h>
 
+#include "internal.h"
+
 typedef struct heap_area {
     strata_area area; /* first: the strand hands back its address */
     strata_heap *heap;
@@ -82,7 +84,15 @@ strata_status strata_heap_create(strata_heap **out, strata_strand *strand,
         return strata_error_set(err, STRATA_NO_MEMORY, "no memory for a heap's control block");
     }
     *area = (heap_area){.area = {.ops = &heap_area_ops}, .memory = source.memory};
-    status = strata_heap_open(&area->heap, source.backend, source.ledger, source.memory, &own, err);
+    strata_heap *rest = NULL;
+    status = strata__heap_open(&area->heap, &rest, source.backend, source.ledger, source.memory,
+                               &own, err);
+    if (status != STRATA_OK && rest != NULL) {
+        /* Neither made nor given back: the strand keeps it, and its next release tries again. */
+        area->heap = rest;
+        strata_strand_add(strand, &area->area, own.region.label);
+        return status;
+    }
     if (status != STRATA_OK) {
         strata_host_memory_free(source.memory, area);
         return status;

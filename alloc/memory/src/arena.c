@@ -99,7 +99,8 @@ strata_status strata_arena_open(strata_arena **out, strata_backend *backend, str
     if (arena == NULL) {
         return strata_error_set(err, STRATA_NO_MEMORY, "no memory for an arena's control block");
     }
-    *arena = (strata__arena){.memory = memory,
+    *arena = (strata__arena){.backend = backend,
+                             .memory = memory,
                              .guard = guard,
                              .shared = config->shared,
                              .lane_bytes = config->lane_bytes > 0 ? config->lane_bytes : 1};
@@ -134,15 +135,19 @@ static void unlock(strata__arena *arena)
 strata_status strata_arena_close(strata_arena *public_arena, strata_report *out, strata_error *err)
 {
     strata__arena *arena = strata__arena_of(public_arena);
-    strata_error damage = {.status = STRATA_OK};
+    strata_status ours = strata_backend_may_map(arena->backend, err);
+    if (ours != STRATA_OK) {
+        return ours;
+    }
+    strata_error *damage = &arena->damage;
     if (!is_closed(arena)) {
         lock(arena);
         note_peak(arena);
         __atomic_store_n(&arena->closed, true, __ATOMIC_RELAXED);
         set_limit(arena, 0);
         strata__lanes_empty(arena);
-        if (strata__guard_check_dropped(&arena->guard, cursor_of(arena), &damage) == STRATA_OK) {
-            (void)strata__guard_dropped(&arena->guard, arena->base, cursor_of(arena), &damage);
+        if (strata__guard_check_dropped(&arena->guard, cursor_of(arena), damage) == STRATA_OK) {
+            (void)strata__guard_dropped(&arena->guard, arena->base, cursor_of(arena), damage);
         }
         strata__guard_leave(&arena->guard, arena->base,
                             arena->base + strata_region_committed(arena->region));
@@ -150,8 +155,9 @@ strata_status strata_arena_close(strata_arena *public_arena, strata_report *out,
         unlock(arena);
     }
     strata_status status = strata_region_release(arena->region, out, err);
-    if (status == STRATA_OK && damage.status != STRATA_OK) {
-        return strata_error_set(err, STRATA_CORRUPT, "returned, but %s", damage.text);
+    if (status == STRATA_OK && damage->status != STRATA_OK) {
+        status = strata_error_set(err, STRATA_CORRUPT, "returned, but %s", damage->text);
+        damage->status = STRATA_OK;
     }
     return status;
 }
@@ -261,6 +267,11 @@ static strata_status rewind_to(strata__arena *arena, size_t offset)
     strata_status status = strata__guard_dropped(&arena->guard, to, cursor, &arena->last_error);
     set_cursor(arena, to);
     strata__marks_rewound(&arena->marks, offset);
+    for (int depth = 0; depth < STRATA__SCOPES_MAX; depth++) {
+        if (offset < arena->saved[depth].lowest) {
+            arena->saved[depth].lowest = offset;
+        }
+    }
     strata__lanes_empty(arena);
     unlock(arena);
     return status;
@@ -282,6 +293,23 @@ strata_status strata_arena_rewind(strata_arena *public_arena, strata_arena_mark 
                                 "the mark is stale: what it marked has been dropped already");
     }
     return rewind_to(arena, mark.offset);
+}
+
+void strata__arena_save(strata_arena *public_arena, uint32_t depth)
+{
+    strata__arena *arena = strata__arena_of(public_arena);
+    size_t offset = cursor_of(arena) - arena->base;
+    arena->saved[depth] = (struct strata__saved){.offset = offset, .lowest = offset};
+}
+
+strata_status strata__arena_restore(strata_arena *public_arena, uint32_t depth)
+{
+    strata__arena *arena = strata__arena_of(public_arena);
+    const struct strata__saved *saved = &arena->saved[depth];
+    if (is_closed(arena) || cursor_of(arena) - arena->base == saved->lowest) {
+        return STRATA_OK; /* returned early, or never moved */
+    }
+    return rewind_to(arena, saved->lowest);
 }
 
 strata_status strata_arena_clear(strata_arena *public_arena)

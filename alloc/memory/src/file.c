@@ -29,19 +29,21 @@ static strata_status reserve(strata_backend *self, strata_range *range,
     strata_file_backend *file = file_of(self);
     const strata_host_system *system = &file->system_;
     if (request->pages != STRATA_PAGES_DEFAULT && !request->pages_fallback) {
-        return strata_error_set(err, STRATA_UNSUPPORTED,
-                                "a mapped file comes in the page cache's pages, not %s; set `pages = "
-                                "default` or `pages_fallback = yes`",
-                                strata_pages_name(request->pages));
+        return strata_error_set(
+            err, STRATA_UNSUPPORTED,
+            "a mapped file comes in the page cache's pages, not %s; set `pages = "
+            "default` or `pages_fallback = yes`",
+            strata_pages_name(request->pages));
     }
     size_t whole;
     if (file->file_bytes_ > SIZE_MAX ||
         !strata_size_align_up((size_t)file->file_bytes_, file->page_bytes_, &whole) ||
         request->bytes != whole) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "a file of %llu bytes is mapped whole, not %zu bytes of it; leave "
-                                "`reserve` out",
-                                (unsigned long long)file->file_bytes_, request->bytes);
+        return strata_error_set(
+            err, STRATA_INVALID,
+            "a file of %llu bytes is mapped whole, not %zu bytes of it; reserve "
+            "exactly that",
+            (unsigned long long)file->file_bytes_, request->bytes);
     }
     void *base = system->map(system->user, NULL, whole, PROT_READ, MAP_PRIVATE, file->fd_, 0);
     if (base == MAP_FAILED) {
@@ -116,4 +118,9 @@ strata_status strata_file_backend_init(strata_file_backend *file, int fd, strata
     file->fd_ = fd;
     file->file_bytes_ = (uint64_t)status.st_size;
     return STRATA_OK;
+}
+
+size_t strata_file_backend_bytes(const strata_file_backend *file)
+{
+    return (size_t)file->file_bytes_;
 }

@@ -31,7 +31,7 @@ __attribute__((weak)) void __asan_unpoison_memory_region(void const volatile *at
 
 /* Behind the canary of every block, newest linked to oldest. */
 typedef struct footer {
-    uint64_t magic; /* FOOTER_MAGIC ^ its own address */
+    uint64_t seal; /* of the other two and its own address */
     uint64_t block_end;
     uint64_t previous;
 } footer;
@@ -132,11 +132,18 @@ strata_status strata__guard_check_dropped(const strata__guard *guard, uintptr_t 
                                                : STRATA_OK;
 }
 
+static uint64_t seal_of(uintptr_t at, const footer *written)
+{
+    return FOOTER_MAGIC ^ at ^ (written->block_end << 16) ^
+           (written->previous << 32 | written->previous >> 32);
+}
+
 static void write_footer(strata__guard *guard, uintptr_t end)
 {
     uintptr_t at = footer_of(end);
     memset((void *)end, CANARY_BYTE, at - end);
-    footer written = {.magic = FOOTER_MAGIC ^ at, .block_end = end, .previous = guard->last_footer};
+    footer written = {.block_end = end, .previous = guard->last_footer};
+    written.seal = seal_of(at, &written);
     memcpy((void *)at, &written, sizeof written);
     guard->last_footer = at;
 }
@@ -151,6 +158,9 @@ strata_status strata__guard_handed_out(strata__guard *guard, uintptr_t cursor, u
     strata_status status = check_dropped(guard, cursor, next, err);
     if (status == STRATA_OK) {
         write_footer(guard, end);
+    } else {
+        /* Said once; the next request is served again. */
+        memset((void *)cursor, DROPPED_BYTE, next - cursor);
     }
     return status;
 }
@@ -164,7 +174,7 @@ static strata_status check_tails(strata__guard *guard, uintptr_t to, strata_erro
     while (at > to) {
         footer read;
         memcpy(&read, (const void *)at, sizeof read);
-        bool whole = read.magic == (FOOTER_MAGIC ^ at) && read.block_end < at &&
+        bool whole = read.seal == seal_of(at, &read) && read.block_end < at &&
                      at - read.block_end < CANARY_BYTES + 8 && read.previous < at;
         if (!whole || first_other(read.block_end, at, CANARY_BYTE) != at) {
             status = strata_error_set(err, STRATA_CORRUPT,

@@ -142,6 +142,7 @@ static strata_status reserve(strata_backend *self, strata_range *range,
                             .pages = request->pages,
                             .prefault = request->prefault,
                             .prefault_threads = request->prefault_threads,
+                            .whole_only = request->pages == STRATA_PAGES_HUGETLB,
                             .mapping = mapping,
                             .mapping_bytes = whole,
                             .pages_fallback = request->pages_fallback};
@@ -232,6 +233,10 @@ static strata_status decommit(strata_backend *self, strata_range *range, size_t 
 {
     const strata_host_system *system = &host_of(self)->system_;
     void *at = (char *)range->base + from;
+    if (range->whole_only) {
+        return strata_error_set(err, STRATA_UNSUPPORTED,
+                                "pages of the reserved pool go back whole only");
+    }
     if (system->protect(system->user, at, bytes, PROT_NONE) != 0) {
         return failed(err, errno, "mprotect");
     }
@@ -258,7 +263,7 @@ static strata_status release(strata_backend *self, strata_range *range, strata_e
 
 /* mincore answers ENOMEM for a piece that holds an unmapped page. A piece that is still mapped
  * whole was either not returned or taken by another thread meanwhile; what tells them apart is
- * whether *everything* is still there, pages and all. */
+ * whether its pages are still there. */
 strata_verdict strata__verify_unmapped(const strata_host_system *system, const strata_range *range,
                                        size_t page_bytes, size_t *short_bytes, char *reason,
                                        size_t capacity)
@@ -289,9 +294,9 @@ strata_verdict strata__verify_unmapped(const strata_host_system *system, const s
     if (gone * MINCORE_PAGES * page_bytes >= bytes) {
         return STRATA_VERDICT_VERIFIED;
     }
-    if (gone == 0 && resident_bytes > 0) {
+    if (resident_bytes > 0) {
         *short_bytes = resident_bytes;
-        (void)snprintf(reason, capacity, "the range is still mapped after a munmap that succeeded");
+        (void)snprintf(reason, capacity, "pages are still there after a munmap that succeeded");
         return STRATA_VERDICT_SHORT;
     }
     (void)snprintf(reason, capacity, "the addresses are in use again, by somebody else or still");

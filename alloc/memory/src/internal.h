@@ -24,7 +24,7 @@ strata_verdict strata__verify_unmapped(const strata_host_system *system, const s
 
 /* --- marks.c: which marks of an arena are still good -------------------------------------------*/
 
-#define STRATA__REWINDS_MAX 16
+#define STRATA__REWINDS_MAX 64
 
 /* The rewinds that matter, offsets and moments rising together: for any mark, the first entry after
  * its moment is the lowest the cursor has been since. */
@@ -64,8 +64,8 @@ size_t strata__guard_tail(strata__guard_mode mode, uintptr_t end);
 strata_status strata__guard_handed_out(strata__guard *guard, uintptr_t cursor, uintptr_t at,
                                        uintptr_t end, uintptr_t next, strata_error *err);
 
-/* Checks what was dropped and not handed out again. For when it goes for good (trim, close): at every
- * rewind it would cost a walk over all that was ever used. CORRUPT. */
+/* Checks what was dropped and not handed out again. For when it goes for good (trim, close): at
+ * every rewind it would cost a walk over all that was ever used. CORRUPT. */
 strata_status strata__guard_check_dropped(const strata__guard *guard, uintptr_t cursor,
                                           strata_error *err);
 
@@ -81,16 +81,24 @@ void strata__guard_leave(const strata__guard *guard, uintptr_t from, uintptr_t t
 
 typedef struct strata__lane strata__lane;
 
+#define STRATA__SCOPES_MAX 8
+
 /* The arena behind its public head. */
 typedef struct strata__arena {
     strata_arena head; /* first: the public pointer is this */
     strata_region *region;
+    strata_backend *backend;
     const strata_host_memory *memory;
     uintptr_t base;
     uintptr_t used_peak; /* an address */
     strata__marks marks;
     strata__guard guard;
     strata_error last_error;
+    strata_error damage; /* what the guard found at the close; said once it is closed */
+    struct strata__saved {
+        size_t offset; /* of the cursor when a scope of this depth was opened */
+        size_t lowest; /* that it has been since */
+    } saved[STRATA__SCOPES_MAX];
     bool shared;
     bool closed; /* atomic, relaxed */
     size_t lane_bytes;
@@ -112,6 +120,11 @@ static inline const strata__arena *strata__arena_of_const(const strata_arena *ar
 /* Takes a block by the slow path, whether the arena is shared or not. pre: the mutex is held where
  * it is shared. NULL with the error set. */
 void *strata__arena_take_block(strata__arena *arena, size_t size, size_t align, strata_error *err);
+
+/* A scope's cursor. Unlike a mark it cannot go stale: where something below it was dropped since,
+ * the scope ends at the lowest point, below which all is as it was. CORRUPT as for a rewind. */
+void strata__arena_save(strata_arena *arena, uint32_t depth);
+strata_status strata__arena_restore(strata_arena *arena, uint32_t depth);
 
 void strata__lanes_empty(strata__arena *arena); /* pre: the mutex is held */
 void strata__lanes_destroy(strata__arena *arena);

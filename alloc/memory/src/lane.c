@@ -27,6 +27,10 @@ strata_status strata_lane_open(strata_lane **out, strata_arena *shared, strata_e
         return strata_error_set(err, STRATA_INVALID,
                                 "lanes need a shared arena; set `shared` in its configuration");
     }
+    strata_status ours = strata_backend_may_map(arena->backend, err);
+    if (ours != STRATA_OK) {
+        return ours;
+    }
     strata__lane *lane = strata_host_memory_allocate(arena->memory, sizeof *lane);
     if (lane == NULL) {
         return strata_error_set(err, STRATA_NO_MEMORY, "no memory for a lane's control block");
@@ -58,6 +62,9 @@ void strata_lane_close(strata_lane *public_lane)
     }
     strata__lane *lane = lane_of(public_lane);
     strata__arena *arena = lane->arena;
+    if (strata_backend_may_map(arena->backend, NULL) != STRATA_OK) {
+        return; /* a forked child: its copy goes with it */
+    }
     (void)pthread_mutex_lock(&arena->mutex);
     if (lane->previous != NULL) {
         lane->previous->next = lane->next;
@@ -127,6 +134,9 @@ void *strata_lane_take(strata_lane *public_lane, size_t size, size_t align)
         return block;
     }
     strata__lane *lane = lane_of(public_lane);
+    if (strata_backend_may_map(lane->arena->backend, &lane->last_error) != STRATA_OK) {
+        return NULL;
+    }
     (void)pthread_mutex_lock(&lane->arena->mutex);
     block = take_locked(lane, size, align);
     (void)pthread_mutex_unlock(&lane->arena->mutex);

@@ -26,7 +26,6 @@ static bool charge_one(strata_ledger *ledger, uint64_t bytes, uint64_t *committe
         }
     } while (!__atomic_compare_exchange_n(&ledger->committed_bytes_, committed, *committed + bytes,
                                           true, RELAXED, RELAXED));
-    raise_peak(&ledger->committed_peak_bytes_, *committed + bytes);
     return true;
 }
 
@@ -45,6 +44,10 @@ strata_status strata_ledger_charge(strata_ledger *ledger, uint64_t bytes, strata
                                 "raise the budget or release something first",
                                 at->name_, (unsigned long long)at->limit_bytes_,
                                 (unsigned long long)committed, (unsigned long long)bytes);
+    }
+    /* Only what the whole chain has accepted is a peak. */
+    for (strata_ledger *at = ledger; at != NULL; at = at->parent_) {
+        raise_peak(&at->committed_peak_bytes_, __atomic_load_n(&at->committed_bytes_, RELAXED));
     }
     return STRATA_OK;
 }

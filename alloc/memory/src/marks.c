@@ -5,10 +5,12 @@
  * the same or a higher offset irrelevant; what remains is a stack whose moments and offsets rise
  * together, and the answer for a mark is the first entry younger than it.
  *
- * The stack is bounded. When it is full, its two youngest entries become one with the lower offset
- * and the later moment: some marks may then be refused that are good, none is accepted that is
- * stale. */
+ * The stack is bounded. When it is full, its two oldest entries become one with the lower offset
+ * and the later moment: some old marks may then be refused that are good, none is accepted that is
+ * stale, and young marks, which loops take and use, stay exact. */
 #include "internal.h"
+
+#include <string.h>
 
 bool strata__marks_is_good(const strata__marks *marks, uint64_t moment, size_t offset)
 {
@@ -30,8 +32,10 @@ void strata__marks_rewound(strata__marks *marks, size_t offset)
         marks->count--;
     }
     if (marks->count == STRATA__REWINDS_MAX) {
-        marks->rewinds[marks->count - 1].moment = marks->moment;
-        return;
+        marks->rewinds[1].offset = marks->rewinds[0].offset;
+        memmove(&marks->rewinds[0], &marks->rewinds[1],
+                (marks->count - 1) * sizeof marks->rewinds[0]);
+        marks->count--;
     }
     marks->rewinds[marks->count++] =
         (struct strata__rewind){.moment = marks->moment, .offset = offset};

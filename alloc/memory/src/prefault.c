@@ -17,6 +17,8 @@
 
 #define THREADS_MAX STRATA_PREFAULT_THREADS_MAX
 
+#define TRIES_MAX 100 /* of what the kernel asks to be tried again */
+
 typedef struct slice {
     const strata_host_system *system;
     char *base;
@@ -36,10 +38,13 @@ static void touch(char *base, size_t bytes)
 
 static void populate(slice *s)
 {
-    int rc;
-    do {
+    int rc = -1;
+    for (int tries = 0; tries < TRIES_MAX && rc != 0; tries++) {
         rc = s->system->advise(s->system->user, s->base, s->bytes, MADV_POPULATE_WRITE);
-    } while (rc != 0 && (errno == EAGAIN || errno == EINTR));
+        if (rc != 0 && errno != EAGAIN && errno != EINTR) {
+            break;
+        }
+    }
     if (rc != 0 && errno == EINVAL) {
         touch(s->base, s->bytes);
         rc = 0;

@@ -24,6 +24,7 @@ struct strata_region {
     size_t committed; /* atomic: read without the lock */
     size_t committed_peak;
     size_t extents;
+    uint32_t pages;        /* atomic: what the range got; a commit may change it */
     bool released;         /* atomic */
     bool stranded;         /* atomic */
     pthread_mutex_t mutex; /* growth and trim */
@@ -108,6 +109,7 @@ static strata_status commit_charged(strata_region *region, size_t bytes, strata_
         strata_ledger_refund(region->ledger, bytes);
         return status;
     }
+    __atomic_store_n(&region->pages, (uint32_t)region->range.pages, __ATOMIC_RELAXED);
     size_t committed = region->committed + bytes;
     region->range.committed_bytes = committed;
     __atomic_store_n(&region->extents, region->extents + 1, __ATOMIC_RELAXED);
@@ -137,6 +139,7 @@ static strata_status reserve_range(strata_region *region, const strata_region_co
     strata_status status =
         region->backend->ops->reserve(region->backend, &region->range, &request, err);
     if (status == STRATA_OK) {
+        region->pages = (uint32_t)region->range.pages;
         strata_ledger_reserved(region->ledger, reserve, 1);
     }
     return status;
@@ -419,7 +422,7 @@ void strata_region_read(const strata_region *region, strata_region_info *out)
         .committed_bytes = strata_region_committed(region),
         .committed_peak_bytes = __atomic_load_n(&region->committed_peak, __ATOMIC_RELAXED),
         .extents = __atomic_load_n(&region->extents, __ATOMIC_RELAXED),
-        .pages = region->range.pages,
+        .pages = (strata_pages)__atomic_load_n(&region->pages, __ATOMIC_RELAXED),
         .released = __atomic_load_n(&region->released, __ATOMIC_ACQUIRE),
         .stranded = __atomic_load_n(&region->stranded, __ATOMIC_RELAXED),
     };

@@ -3,15 +3,19 @@
 
 #include "internal.h"
 
-#include <stdio.h>
+#include "alloc/memory/src/internal.h"
+
+#include <assert.h>
 #include <string.h>
 
 typedef struct arena_area {
     strata_area area; /* first */
     strata_arena *arena;
     const strata_host_memory *memory;
-    strata_arena_mark saved[STRATA_SCOPE_DEPTH_MAX];
 } arena_area;
+
+static_assert(STRATA_SCOPE_DEPTH_MAX == STRATA__SCOPES_MAX,
+              "an arena saves a cursor for each depth");
 
 static arena_area *arena_of(strata_area *area)
 {
@@ -25,12 +29,17 @@ static strata_status arena_close(strata_area *area, strata_report *out, strata_e
 
 static void arena_save(strata_area *area, uint32_t depth)
 {
-    arena_of(area)->saved[depth] = strata_arena_get_mark(arena_of(area)->arena);
+    strata__arena_save(arena_of(area)->arena, depth);
 }
 
-static strata_status arena_rewind(strata_area *area, uint32_t depth)
+static strata_status arena_rewind(strata_area *area, uint32_t depth, strata_error *err)
 {
-    return strata_arena_rewind(arena_of(area)->arena, arena_of(area)->saved[depth]);
+    strata_arena *arena = arena_of(area)->arena;
+    strata_status status = strata__arena_restore(arena, depth);
+    if (status != STRATA_OK) {
+        *err = *strata_arena_error(arena);
+    }
+    return status;
 }
 
 static void arena_read(strata_area *area, strata_area_info *out)

@@ -241,8 +241,11 @@ static strata_status set_in_model(strata_model_config *config, const char *word,
         return status;
     }
     if (strcmp(word, "release_wait") == 0) {
-        config->release_wait_place_ = place;
-        return strata_time_parse(value, &config->release_wait_ns, err);
+        strata_status status = strata_time_parse(value, &config->release_wait_ns, err);
+        if (status == STRATA_OK) {
+            config->release_wait_place_ = place;
+        }
+        return status;
     }
     if (strcmp(word, "label") == 0) {
         if (strlen(value) == 0 || strlen(value) >= STRATA_LABEL_MAX) {
@@ -527,6 +530,12 @@ strata_status strata_model_config_region(const strata_model_config *config,
     if (region->label == NULL || !strata__config_name_is_valid(region->label)) {
         return strata_error_set(err, STRATA_INVALID, "a label has 1 to %d letters, digits, _ and -",
                                 STRATA_LABEL_MAX - 1);
+    }
+    if (strcmp(region->label, "model") == 0 || strcmp(region->label, "all") == 0) {
+        return strata_error_set(err, STRATA_INVALID,
+                                "\"%s\" has a meaning of its own in configurations; choose another "
+                                "label",
+                                region->label);
     }
     const strata_config_entry *all = find_entry(config, "all");
     const strata_config_entry *own = find_entry(config, region->label);

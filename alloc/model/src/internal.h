@@ -48,16 +48,31 @@ struct strata_strand {
     strata_model *model;
     char label[STRATA_LABEL_MAX];
     strata_teardown teardown;
-    strata_area *areas;  /* newest first; changes under the model's mutex */
-    uint32_t depth;      /* scopes open */
-    uint64_t generation; /* a release of the model ends all scopes at once */
-    bool closed;
-    strata_strand *older; /* the model's list, newest first, the root last; under its mutex */
+    pthread_mutex_t mutex; /* the teardown; recursive */
+    strata_area *areas;    /* newest first; changes under the model's mutex as well */
+    uint32_t depth;        /* atomic: scopes open */
+    bool closed;           /* atomic: the model was released, which ends all scopes at once */
+    strata_strand *older;  /* the model's list, newest first, the root last; under its mutex */
 };
 
 strata_status strata__strand_new(strata_strand **out, strata_model *model, const char *label,
                                  strata_error *err);
 void strata__strand_free(strata_strand *strand); /* pre: its teardown is empty */
+
+void strata__strand_lock(strata_strand *strand);
+bool strata__strand_lock_until(strata_strand *strand, uint64_t deadline_ns);
+void strata__strand_unlock(strata_strand *strand);
+bool strata__strand_is_closed(const strata_strand *strand);
+uint32_t strata__strand_depth(const strata_strand *strand);
+void strata__strand_set_depth(strata_strand *strand, uint32_t depth);
+
+/* Whether the calling thread is in a callback of this strand's release. */
+bool strata__strand_is_inside_a_release(strata_strand *strand);
+
+/* Asks, closes the gate where memory is to be returned, releases what is younger than the mark.
+ * BUSY, TIMEOUT and ORDER: nothing was touched. pre: the strand is locked. */
+strata_status strata__strand_release_to(strata_strand *strand, strata_mark mark,
+                                        strata_report *out);
 
 /* After a release: no scope is open any more, nothing can be added. */
 void strata__strand_close_scopes(strata_strand *strand);
@@ -72,7 +87,8 @@ struct strata_model {
     strata_strand *strands; /* newest first; the root is the last */
     strata_strand *root;
     size_t closing; /* strands that other threads are closing; a release waits its turn */
-    bool releasing;
+    bool releasing; /* one release at a time; strands stay while it walks their list */
+    bool sweeping;  /* the release is past asking; no strand joins any more */
     bool released;
 };
 

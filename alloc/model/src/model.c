@@ -2,7 +2,7 @@
  *
  * The release in four steps, so that a refusal comes before anything is touched:
  *   1. ask all strands, newest first, waiting to the deadline; the gate is open, others go on
- *   2. close the gate: nobody maps or commits from here on
+ *   2. lock all strands and close the gate: nobody registers, maps or commits from here on
  *   3. ask again, without waiting: what became busy meanwhile still refuses
  *   4. release all strands, newest first; every failure is recorded, none stops the rest
  * What failed stays in its strand's teardown, in its original place; the next release finds it
@@ -70,12 +70,19 @@ static size_t count_resources(const strata_model *model)
     return count;
 }
 
-static size_t resources_left(strata_model *model)
+/* Whether anything is going on, or left. */
+static bool is_in_use(strata_model *model)
 {
+    strata_ledger_counts counts;
+    strata_ledger_read(&model->ledger, &counts);
     (void)pthread_mutex_lock(&model->mutex);
-    size_t count = count_resources(model);
+    bool in_use = model->releasing || model->closing > 0 || counts.committed_bytes > 0 ||
+                  count_resources(model) > 0;
+    for (const strata_strand *strand = model->strands; strand != NULL; strand = strand->older) {
+        in_use = in_use || strata__teardown_is_releasing(&strand->teardown);
+    }
     (void)pthread_mutex_unlock(&model->mutex);
-    return count;
+    return in_use;
 }
 
 strata_status strata_model_destroy(strata_model **model)
@@ -88,9 +95,7 @@ strata_status strata_model_destroy(strata_model **model)
     if (status != STRATA_OK) {
         return status;
     }
-    strata_ledger_counts counts;
-    strata_ledger_read(&old->ledger, &counts);
-    if (resources_left(old) > 0 || counts.committed_bytes > 0 || old->releasing) {
+    if (is_in_use(old)) {
         return STRATA_BUSY;
     }
     while (old->strands != NULL) {
@@ -143,13 +148,50 @@ void strata__account_end(const strata__account *account, const strata_model *mod
 
 /* --- release -----------------------------------------------------------------------------------*/
 
+/* The list grows at its head only, and nothing leaves it during a release: from a head that was
+ * read under the lock, the walk needs none. */
+static strata_strand *newest_strand(strata_model *model)
+{
+    (void)pthread_mutex_lock(&model->mutex);
+    strata_strand *newest = model->strands;
+    (void)pthread_mutex_unlock(&model->mutex);
+    return newest;
+}
+
+static void set_sweeping(strata_model *model, bool sweeping)
+{
+    (void)pthread_mutex_lock(&model->mutex);
+    model->sweeping = sweeping;
+    (void)pthread_mutex_unlock(&model->mutex);
+}
+
+/* A strand that its own thread is changing at this moment is not ready. */
+static strata_status strand_in_use(const strata_strand *strand, strata_report *out)
+{
+    strata_error error;
+    (void)strata_error_set(&error, STRATA_BUSY, "its thread is releasing or registering something");
+    strata__report_attempt(out, STRATA_PHASE_READY, strand->label, 0, &error);
+    return STRATA_BUSY;
+}
+
+static strata_status ask_strand(strata_strand *strand, const strata_release_options *options,
+                                strata_report *out)
+{
+    if (!strata__strand_lock_until(strand, options->deadline_ns)) {
+        return strand_in_use(strand, out);
+    }
+    strata_status status = strata_teardown_ready_to(&strand->teardown, (strata_mark){.serial = 0},
+                                                    (void *)options, out);
+    strata__strand_unlock(strand);
+    return status;
+}
+
 static strata_status ask_strands(strata_model *model, const strata_release_options *options,
                                  strata_report *out)
 {
     strata_status first = STRATA_OK;
-    for (strata_strand *strand = model->strands; strand != NULL; strand = strand->older) {
-        strata_status status = strata_teardown_ready_to(
-            &strand->teardown, (strata_mark){.serial = 0}, (void *)options, out);
+    for (strata_strand *strand = newest_strand(model); strand != NULL; strand = strand->older) {
+        strata_status status = ask_strand(strand, options, out);
         first = first == STRATA_OK ? status : first;
     }
     return first;
@@ -167,15 +209,35 @@ static void sleep_until(uint64_t ns)
 static strata_status ask_to_deadline(strata_model *model, const strata_release_options *options,
                                      strata_report *out)
 {
-    while (strata_now_ns() < options->deadline_ns &&
-           ask_strands(model, options, NULL) != STRATA_OK) {
+    strata_status status = ask_strands(model, options, NULL);
+    while ((status == STRATA_BUSY || status == STRATA_TIMEOUT) &&
+           strata_now_ns() < options->deadline_ns) {
         uint64_t next = strata_deadline_in(POLL_NS);
         sleep_until(next < options->deadline_ns ? next : options->deadline_ns);
+        status = ask_strands(model, options, NULL);
     }
-    strata_report silent;
-    strata_report_init(&silent, NULL, NULL);
-    strata_status status = ask_strands(model, options, &silent);
-    return silent.refused > 0 ? ask_strands(model, options, out) : status;
+    bool refused = status == STRATA_BUSY || status == STRATA_TIMEOUT;
+    return refused ? ask_strands(model, options, out) : status;
+}
+
+static void unlock_strands(strata_model *model, const strata_strand *end)
+{
+    for (strata_strand *strand = model->strands; strand != end; strand = strand->older) {
+        strata__strand_unlock(strand);
+    }
+}
+
+/* All or none. Before the gate, in the order in which a scope takes the two. */
+static strata_status lock_strands(strata_model *model, const strata_release_options *options,
+                                  strata_report *out)
+{
+    for (strata_strand *strand = model->strands; strand != NULL; strand = strand->older) {
+        if (!strata__strand_lock_until(strand, options->deadline_ns)) {
+            unlock_strands(model, strand);
+            return strand_in_use(strand, out);
+        }
+    }
+    return STRATA_OK;
 }
 
 static strata_status sweep_strands(strata_model *model, const strata_release_options *options,
@@ -191,7 +253,7 @@ static strata_status sweep_strands(strata_model *model, const strata_release_opt
     return first;
 }
 
-/* Steps 2 to 4. *swept tells whether step 4 was reached. */
+/* Steps 2 to 4. *swept tells whether step 4 was reached. pre: all strands are locked. */
 static strata_status release_alone(strata_model *model, const strata_release_options *options,
                                    strata_report *out, bool *swept)
 {
@@ -200,6 +262,9 @@ static strata_status release_alone(strata_model *model, const strata_release_opt
     strata_error error = {.status = STRATA_OK};
     strata_status status =
         strata_gate_close(gate, &pass, "release of a model", options->deadline_ns, &error);
+    if (status == STRATA_ORDER) {
+        return status; /* the caller is inside the gate: nothing to report but that */
+    }
     if (status != STRATA_OK) {
         strata__report_attempt(out, STRATA_PHASE_READY, "gate", 0, &error);
         return status;
@@ -214,21 +279,33 @@ static strata_status release_alone(strata_model *model, const strata_release_opt
     return status;
 }
 
+/* pre: all strands are locked. */
+static void count_left(const strata_model *model, strata__left *left)
+{
+    for (const strata_strand *strand = model->strands; strand != NULL; strand = strand->older) {
+        strata__left_add(left, &strand->teardown, (strata_mark){.serial = 0});
+    }
+}
+
 static strata_status release_model(strata_model *model, const strata_release_options *options,
                                    strata_report *out)
 {
     strata__account account;
     strata__account_begin(&account, model);
     bool swept = false;
+    strata__left left = {.count = 0};
     strata_status status = ask_to_deadline(model, options, out);
     if (status == STRATA_OK) {
-        status = release_alone(model, options, out, &swept);
+        set_sweeping(model, true);
+        status = lock_strands(model, options, out);
+        if (status == STRATA_OK) {
+            status = release_alone(model, options, out, &swept);
+            count_left(model, &left);
+            unlock_strands(model, NULL);
+        }
+        set_sweeping(model, false);
     }
-    strata__left left = {.count = 0};
     (void)pthread_mutex_lock(&model->mutex);
-    for (const strata_strand *strand = model->strands; strand != NULL; strand = strand->older) {
-        strata__left_add(&left, &strand->teardown, (strata_mark){.serial = 0});
-    }
     model->released = model->released || swept;
     (void)pthread_mutex_unlock(&model->mutex);
     strata__account_end(&account, model, &left, out);
@@ -336,6 +413,9 @@ void strata_model_read(strata_model *model, strata_model_info *out)
     *out = (strata_model_info){.areas = 0};
     strata__label_copy(out->label, model->config.label);
     strata_ledger_read(&model->ledger, &out->ledger);
+    if (strata__process_is_ours(model->process, NULL) != STRATA_OK) {
+        return; /* the lock may be held by a thread that does not exist here */
+    }
     (void)pthread_mutex_lock(&model->mutex);
     out->released = model->released;
     out->resources = count_resources(model);
@@ -387,6 +467,9 @@ static size_t read_strands(const strata_strand *strand, strata_area_info *out, s
 
 size_t strata_model_areas(strata_model *model, strata_area_info *out, size_t capacity)
 {
+    if (strata__process_is_ours(model->process, NULL) != STRATA_OK) {
+        return 0;
+    }
     (void)pthread_mutex_lock(&model->mutex);
     size_t total = read_strands(model->strands, out, capacity);
     (void)pthread_mutex_unlock(&model->mutex);
@@ -396,6 +479,9 @@ size_t strata_model_areas(strata_model *model, strata_area_info *out, size_t cap
 bool strata_model_area(strata_model *model, const char *label, strata_area_info *out)
 {
     strata_area *found = NULL;
+    if (strata__process_is_ours(model->process, NULL) != STRATA_OK) {
+        return false;
+    }
     (void)pthread_mutex_lock(&model->mutex);
     /* The last match of a newest-first walk is the oldest. */
     for (strata_strand *strand = model->strands; strand != NULL; strand = strand->older) {

@@ -106,6 +106,10 @@ strata_status strata_process_add_backend(strata_process *process, strata_backend
 
 strata_backend *strata_process_backend(const strata_process *process, const char *name)
 {
+    if (strata__process_is_ours(process, NULL) != STRATA_OK) {
+        return find_backend(process,
+                            name); /* alone in a forked child, where the lock may be held */
+    }
     pthread_mutex_t *mutex = (pthread_mutex_t *)&process->mutex;
     (void)pthread_mutex_lock(mutex);
     strata_backend *found = find_backend(process, name);

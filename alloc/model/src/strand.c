@@ -1,7 +1,12 @@
 /* strand.c - strands, and the areas in them.
  *
  * A strand is a teardown with a list of areas beside it: the teardown decides when an arena or heap
- * is closed, the list keeps its control block and figures until the strand goes. */
+ * is closed, the list keeps its control block and figures until the strand goes.
+ *
+ * A strand has one thread, and beside it whoever asks the model to be released. So whatever changes
+ * the teardown takes the strand's lock; scopes in which nothing was registered, the common case of
+ * a request, change nothing there and take none. The lock is recursive, because callbacks may push.
+ * Order: strand, gate, model. */
 #include <strata/strand.h>
 
 #include "internal.h"
@@ -9,6 +14,9 @@
 #include "teardown/src/internal.h"
 
 #include <assert.h>
+#include <time.h>
+
+#define LOCK_RETRY_NS 50000
 
 strata_status strata__strand_new(strata_strand **out, strata_model *model, const char *label,
                                  strata_error *err)
@@ -20,6 +28,11 @@ strata_status strata__strand_new(strata_strand **out, strata_model *model, const
         return STRATA_NO_MEMORY; /* spelt out: clang-tidy does not see that set returns it */
     }
     *strand = (strata_strand){.model = model};
+    pthread_mutexattr_t recursive;
+    (void)pthread_mutexattr_init(&recursive);
+    (void)pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    (void)pthread_mutex_init(&strand->mutex, &recursive);
+    (void)pthread_mutexattr_destroy(&recursive);
     strata__label_copy(strand->label, label);
     strata_teardown_init(&strand->teardown);
     *out = strand;
@@ -35,14 +48,65 @@ void strata__strand_free(strata_strand *strand)
         strand->areas = area->older_;
         area->ops->destroy(area);
     }
+    (void)pthread_mutex_destroy(&strand->mutex);
     strata_host_memory_free(memory, strand);
+}
+
+void strata__strand_lock(strata_strand *strand)
+{
+    (void)pthread_mutex_lock(&strand->mutex);
+}
+
+void strata__strand_unlock(strata_strand *strand)
+{
+    (void)pthread_mutex_unlock(&strand->mutex);
+}
+
+/* By trying again: pthread_mutex_clocklock would do, but ThreadSanitizer does not know it, and who
+ * waits here (a release) has just been told that everything is ready. */
+bool strata__strand_lock_until(strata_strand *strand, uint64_t deadline_ns)
+{
+    while (pthread_mutex_trylock(&strand->mutex) != 0) {
+        if (strata_now_ns() >= deadline_ns) {
+            return false;
+        }
+        (void)nanosleep(&(struct timespec){.tv_nsec = LOCK_RETRY_NS}, NULL);
+    }
+    return true;
+}
+
+/* The flag alone may be another thread's question, which is over in a moment; with the lock held it
+ * can only be this thread's own callback. */
+bool strata__strand_is_inside_a_release(strata_strand *strand)
+{
+    if (!strata__teardown_is_releasing(&strand->teardown)) {
+        return false;
+    }
+    strata__strand_lock(strand);
+    bool inside = strata__teardown_is_releasing(&strand->teardown);
+    strata__strand_unlock(strand);
+    return inside;
+}
+
+bool strata__strand_is_closed(const strata_strand *strand)
+{
+    return __atomic_load_n(&strand->closed, __ATOMIC_RELAXED);
+}
+
+uint32_t strata__strand_depth(const strata_strand *strand)
+{
+    return __atomic_load_n(&strand->depth, __ATOMIC_RELAXED);
+}
+
+void strata__strand_set_depth(strata_strand *strand, uint32_t depth)
+{
+    __atomic_store_n(&strand->depth, depth, __ATOMIC_RELAXED);
 }
 
 void strata__strand_close_scopes(strata_strand *strand)
 {
-    strand->depth = 0;
-    strand->generation++;
-    strand->closed = true;
+    strata__strand_set_depth(strand, 0);
+    __atomic_store_n(&strand->closed, true, __ATOMIC_RELAXED);
 }
 
 static strata_status closed(const strata_strand *strand, strata_error *err)
@@ -53,14 +117,19 @@ static strata_status closed(const strata_strand *strand, strata_error *err)
 
 strata_status strata_strand_push(strata_strand *strand, strata_resource *resource)
 {
-    if (strand->closed) {
+    if (strata__strand_is_closed(strand)) {
         return STRATA_CLOSED;
     }
     if (resource->release == NULL || strata_resource_is_pushed(resource)) {
         return STRATA_INVALID;
     }
-    strata_teardown_push(&strand->teardown, resource);
-    return STRATA_OK;
+    strata_status status = strata__process_is_ours(strand->model->process, NULL);
+    if (status == STRATA_OK) {
+        strata__strand_lock(strand);
+        strata_teardown_push(&strand->teardown, resource);
+        strata__strand_unlock(strand);
+    }
+    return status;
 }
 
 strata_model *strata_strand_model(const strata_strand *strand)
@@ -82,14 +151,16 @@ strata_status strata_strand_open(strata_strand **out, strata_model *model, const
         return status;
     }
     (void)pthread_mutex_lock(&model->mutex);
-    bool refused = model->released || model->releasing;
+    bool released = model->released;
+    bool refused = released || model->sweeping;
     if (!refused) {
         strand->older = model->strands;
         model->strands = strand;
     }
     (void)pthread_mutex_unlock(&model->mutex);
     if (refused) {
-        status = closed(strand, err);
+        status = released ? closed(strand, err)
+                          : strata_error_set(err, STRATA_BUSY, "the model is being released");
         strata__strand_free(strand);
         return status;
     }
@@ -122,6 +193,33 @@ static void end_close(strata_model *model, strata_strand *gone)
     (void)pthread_mutex_unlock(&model->mutex);
 }
 
+/* pre: the strand is locked, and no scope is open. */
+static strata_status release_strand(strata_strand *strand, strata__left *left, strata_report *out)
+{
+    strata_model *model = strand->model;
+    const strata_mark all = {.serial = 0};
+    strata__account account;
+    strata__account_begin(&account, model);
+    strata_status status = strata__strand_release_to(strand, all, out);
+    strata__left_add(left, &strand->teardown, all);
+    strata__account_end(&account, model, left, out);
+    return status;
+}
+
+static strata_status may_close(strata_strand *strand)
+{
+    strata_status status = strata__process_is_ours(strand->model->process, NULL);
+    if (status != STRATA_OK) {
+        return status;
+    }
+    if (strand == strand->model->root) {
+        return STRATA_INVALID;
+    }
+    bool in_order = strata__strand_depth(strand) == 0 &&
+                    !strata__strand_is_inside_a_release(strand);
+    return in_order ? STRATA_OK : STRATA_ORDER;
+}
+
 strata_status strata_strand_close(strata_strand **strand, strata_report *out)
 {
     strata_strand *closing = *strand;
@@ -129,31 +227,22 @@ strata_status strata_strand_close(strata_strand **strand, strata_report *out)
         return STRATA_OK;
     }
     strata_model *model = closing->model;
-    if (closing == model->root) {
-        return STRATA_INVALID;
-    }
-    if (closing->depth > 0) {
-        return STRATA_ORDER;
-    }
-    strata_status status = strata__process_is_ours(model->process, NULL);
+    strata_status status = may_close(closing);
     if (status != STRATA_OK) {
         return status;
     }
     if (!begin_close(model)) {
         return STRATA_BUSY;
     }
-    strata__account account;
-    strata__account_begin(&account, model);
-    status = strata_teardown_release_all(&closing->teardown, NULL, out);
     strata__left left = {.count = 0};
-    strata__left_add(&left, &closing->teardown, (strata_mark){.serial = 0});
-    strata__account_end(&account, model, &left, out);
+    strata__strand_lock(closing);
+    status = release_strand(closing, &left, out);
+    strata__strand_unlock(closing);
     end_close(model, left.count == 0 ? closing : NULL);
-    if (left.count > 0) {
-        return status;
+    if (left.count == 0) {
+        strata__strand_free(closing);
+        *strand = NULL;
     }
-    strata__strand_free(closing);
-    *strand = NULL;
     return status;
 }
 
@@ -175,20 +264,66 @@ static strata_status area_ready(strata_resource *self, void *context, strata_err
     return STRATA_OK;
 }
 
+/* CORRUPT means that everything was returned and damage was found: nothing is left to try again. */
 static strata_status area_release(strata_resource *self, void *context, strata_error *error)
 {
     (void)context;
     strata_area *area = area_of(self);
-    return area->ops->close(area, strata_teardown_report(&area->strand_->teardown), error);
+    strata_status status =
+        area->ops->close(area, strata_teardown_report(&area->strand_->teardown), error);
+    strata_resource_set_stays(self, status != STRATA_CORRUPT);
+    return status;
+}
+
+/* Whether anything that was pushed after the mark returns memory, and so needs the gate. */
+static bool holds_memory(const strata_strand *strand, strata_mark mark)
+{
+    for (const strata_resource *r = strata_teardown_newest(&strand->teardown);
+         r != NULL && r->serial_ > mark.serial; r = strata_resource_older(r)) {
+        if (r->release == area_release) {
+            return true;
+        }
+    }
+    return false;
+}
+
+strata_status strata__strand_release_to(strata_strand *strand, strata_mark mark, strata_report *out)
+{
+    strata_status status = strata_teardown_ready_to(&strand->teardown, mark, NULL, out);
+    if (status != STRATA_OK) {
+        return status;
+    }
+    strata_process *process = strand->model->process;
+    strata_gate *gate = strata_process_gate(process);
+    strata_pass pass;
+    bool mine = holds_memory(strand, mark) && !strata_gate_is_closer(gate);
+    if (mine) {
+        strata_error error;
+        status = strata_gate_close(gate, &pass, "end of a scope or strand",
+                                   strata_deadline_in(process->config.gate_wait_ns), &error);
+        if (status != STRATA_OK) {
+            strata__report_attempt(out, STRATA_PHASE_READY, "gate", 0, &error);
+            return status;
+        }
+    }
+    status = strata__teardown_sweep_to(&strand->teardown, mark, NULL, out);
+    if (mine) {
+        strata_gate_open(gate, &pass);
+    }
+    return status;
 }
 
 strata_status strata_strand_source(strata_strand *strand, strata_backend *backend,
                                    const char *memory, strata_area_source *out, strata_error *err)
 {
-    if (strand->closed) {
+    strata_process *process = strand->model->process;
+    strata_status ours = strata__process_is_ours(process, err);
+    if (ours != STRATA_OK) {
+        return ours;
+    }
+    if (strata__strand_is_closed(strand)) {
         return closed(strand, err);
     }
-    strata_process *process = strand->model->process;
     const char *name = memory != NULL ? memory : "host";
     strata_backend *chosen = backend != NULL ? backend : strata_process_backend(process, name);
     if (chosen == NULL) {
@@ -214,10 +349,12 @@ void strata_strand_add(strata_strand *strand, strata_area *area, const char *lab
     strata_resource_init(&area->resource_, area->label_, area_release, area_ready);
     strata_resource_set_stays(&area->resource_, true);
     area->strand_ = strand;
-    area->born_depth_ = strand->depth;
+    area->born_depth_ = strata__strand_depth(strand);
+    strata__strand_lock(strand);
     (void)pthread_mutex_lock(&strand->model->mutex);
     area->older_ = strand->areas;
     strand->areas = area;
     (void)pthread_mutex_unlock(&strand->model->mutex);
     strata_teardown_push(&strand->teardown, &area->resource_);
+    strata__strand_unlock(strand);
 }

@@ -25,7 +25,8 @@
 /* The libraries are built with hidden visibility; what carries this mark is their interface. */
 #define STRATA_API __attribute__((visibility("default")))
 
-/* Bytes, terminator included. Longer labels are cut where they are copied, never refused. */
+/* Bytes, terminator included. Longer labels are cut where they are copied; only names under which
+ * an operator configures something are refused when they are longer. */
 #define STRATA_LABEL_MAX 48
 /* Bytes, terminator included, of the text of one error. */
 #define STRATA_TEXT_MAX 256

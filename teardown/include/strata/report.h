@@ -46,7 +46,7 @@ typedef void strata_report_fn(void *user, strata_phase phase, const char *label,
 /* All fields may be read; none is to be written by the caller. */
 typedef struct strata_report {
     strata_status status; /* the first failure's, or the first refusal's */
-    size_t attempted;     /* releases called */
+    size_t attempted;     /* releases called, and rewinds of a scope that failed */
     size_t failed;        /* of those, how many failed */
     size_t asked;         /* ready questions asked */
     size_t refused;       /* of those, how many said BUSY or TIMEOUT: then attempted is 0 */

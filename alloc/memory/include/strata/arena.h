@@ -116,8 +116,9 @@ STRATA_API strata_arena_mark strata_arena_get_mark(strata_arena *arena);
  * rewound all the same. Every lane of a shared arena is emptied; needs quiescence.
  *
  * A mark is stale once something below it has been dropped, even where the cursor has passed it
- * again since. Exactly that is remembered for 16 nested levels; beyond, a mark may be refused as
- * stale that is not, never the other way round. */
+ * again since. Exactly that is remembered over 64 rewinds to ever higher offsets; beyond, an old
+ * mark may be refused as stale that is not, never the other way round. Scopes have no such limit.
+ */
 STRATA_API strata_status strata_arena_rewind(strata_arena *arena, strata_arena_mark mark);
 
 /* The same as a rewind to the empty arena: all marks but those of the start become stale. */

@@ -48,6 +48,7 @@ typedef struct strata_range {
     strata_pages pages;     /* what it got */
     bool prefault;
     unsigned prefault_threads;
+    bool whole_only;      /* backend's own: this range cannot be trimmed */
     void *mapping;        /* backend's own: where the kernel's mapping begins, */
     size_t mapping_bytes; /* and its length with slack and guard */
     bool pages_fallback;

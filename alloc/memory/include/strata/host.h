@@ -2,7 +2,8 @@
  *
  * Host ranges are reserved once with PROT_NONE and MAP_NORESERVE, so that neither overcommit nor
  * fork counts them, aligned to 2 MiB inside one mapping with a guard page behind it. That mapping
- * is never split by us: it is returned by a single munmap, which also works at vm.max_map_count.
+ * is never split by us: it is returned by a single munmap, which also works at vm.max_map_count
+ * (unless neighbours were never committed either: the kernel may have made one mapping of them).
  *
  * Never reads the environment or /proc; every call that maps, protects, advises or looks goes
  * through a table, which tests and sandboxed programs may replace. */
@@ -53,6 +54,9 @@ STRATA_API strata_status strata_file_backend_init(strata_file_backend *file, int
                                                   strata_gate *gate,
                                                   const strata_host_system *system,
                                                   strata_error *err);
+
+/* What a region over it has to reserve: exactly this. */
+STRATA_API size_t strata_file_backend_bytes(const strata_file_backend *file);
 
 STRATA_END_DECLS
 

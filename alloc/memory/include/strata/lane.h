@@ -21,7 +21,8 @@ typedef struct strata_lane {
 /* INVALID where the arena is not shared; CLOSED; NO_MEMORY for the control block. */
 STRATA_API strata_status strata_lane_open(strata_lane **out, strata_arena *shared,
                                           strata_error *err);
-/* Gives the control block back; the piece stays used until the arena is rewound. NULL allowed.
+/* Gives the control block back; the piece stays used until the arena is rewound. NULL allowed. Does
+ * nothing in a forked child.
  * pre: the arena has not been destroyed, which destroys its lanes. */
 STRATA_API void strata_lane_close(strata_lane *lane);
 

@@ -6,8 +6,9 @@
  * tried again by the next release. A released model is a valid, closed object whose statistics can
  * be read until it is destroyed.
  *
- * Thread rule: open, release and destroy by one thread at a time, not necessarily the same; figures
- * by any thread until destroy. */
+ * Thread rule: open, release and destroy by one thread at a time, not necessarily the same; asking
+ * for a release beside serving strands is fine (strand.h). Figures by any thread until destroy; a
+ * forked child sees the ledger's alone. */
 #ifndef STRATA_MODEL_H
 #define STRATA_MODEL_H
 

@@ -11,7 +11,9 @@
  * before; keeping it commits. Opening one allocates nothing.
  *
  * Thread rule: a strand, its scopes and its arenas are for one thread at a time; handing over is
- * allowed. */
+ * allowed. Another thread may ask the model to be released meanwhile: while something is not ready
+ * it is refused and the strand goes on. Its own thread must have stopped using memory by the time
+ * everything says that it is ready. */
 #ifndef STRATA_STRAND_H
 #define STRATA_STRAND_H
 
@@ -45,7 +47,8 @@ STRATA_API strata_model *strata_strand_model(const strata_strand *strand);
 
 /* --- strands -----------------------------------------------------------------------------------*/
 
-/* A strand for another thread. May be called from any thread. CLOSED, NO_MEMORY. */
+/* A strand for another thread. May be called from any thread. CLOSED; BUSY at the moment of a
+ * release (which may yet be refused); NO_MEMORY; UNSUPPORTED in a forked child. */
 STRATA_API strata_status strata_strand_open(strata_strand **out, strata_model *model,
                                             const char *label, strata_error *err);
 
@@ -64,10 +67,9 @@ typedef struct strata_scope {
     strata_mark mark_;
     uint32_t depth_;
     uint32_t state_;
-    uint64_t generation_;
 } strata_scope;
 
-/* LIMIT past STRATA_SCOPE_DEPTH_MAX; CLOSED. */
+/* LIMIT past STRATA_SCOPE_DEPTH_MAX; CLOSED; ORDER from a callback of the strand's own release. */
 STRATA_API strata_status strata_scope_open(strata_scope *scope, strata_strand *strand);
 
 /* Ends the scope and keeps what came: it belongs to the scope around it, or to the strand. ORDER
@@ -75,9 +77,14 @@ STRATA_API strata_status strata_scope_open(strata_scope *scope, strata_strand *s
  * the scope has ended already. */
 STRATA_API strata_status strata_scope_keep(strata_scope *scope);
 
-/* Asks, releases newest first what came since the scope was opened, rewinds older arenas. BUSY or
- * TIMEOUT: refused, the scope is still open. Any other failure: everything was attempted, the scope
- * has ended, what failed is stranded in the strand. ORDER, CLOSED, INVALID as for keep. */
+/* Asks, releases newest first what came since the scope was opened, rewinds older arenas.
+ * BUSY, TIMEOUT  something is not ready, or the gate is held: refused, the scope is still open
+ * ORDER          an inner scope is open, or it is called from a callback of the strand's own
+ * release, or inside the gate: nothing changed CLOSED, INVALID  as for keep; UNSUPPORTED in a
+ * forked child where something would be released other          the first failure's status:
+ * everything was attempted, the scope has ended, what failed to return memory is stranded in the
+ * strand. CORRUPT: a guard found damage Where nothing was registered since, it is a few stores for
+ * each arena. */
 STRATA_API strata_status strata_scope_close(strata_scope *scope, strata_report *out);
 
 /* For a load that failed with *err: closes the scope and adds to the text what was undone. Returns
@@ -111,7 +118,7 @@ typedef struct strata_area_ops {
     strata_status (*close)(strata_area *area, strata_report *out, strata_error *err);
     /* Remembers the state at a scope's opening, and goes back to it. NULL: allocations survive. */
     void (*save)(strata_area *area, uint32_t depth);
-    strata_status (*rewind)(strata_area *area, uint32_t depth);
+    strata_status (*rewind)(strata_area *area, uint32_t depth, strata_error *err);
     void (*read)(strata_area *area, strata_area_info *out); /* all but the labels */
     size_t (*held)(const strata_area *area); /* committed bytes; asked before every release */
     void (*destroy)(strata_area *area);      /* frees the control block; pre: closed */
