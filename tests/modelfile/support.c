@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -57,6 +58,48 @@ strata_status support_status(void)
     return last_error.status;
 }
 
+/* What a user is told to do, by the test's own list: a new remedy has to be added here. */
+static const char *const remedies[] = {
+    "damaged, fetch it again",
+    "cut short or damaged, fetch it again",
+    "fetch it again",
+    "the download failed, fetch it again",
+    "fetch it again, or convert it again with a current tool",
+    "convert it again with a current tool",
+    "convert it to another type, or use a newer strata",
+    "convert it to little-endian",
+    "convert it to safetensors",
+    "convert it to GGUF",
+    "quantise it again",
+    "quantise it to a type with smaller blocks",
+    "split the model into several files",
+    "run git lfs pull",
+    "name the .safetensors or .gguf files themselves",
+    "name a .gguf or .safetensors file",
+    "name the .gguf or .safetensors file in it",
+    "copy it to a file first",
+    "wait for its writer, then try again",
+    "reading failed, check the disk or network file system",
+    "no such file, check the path",
+    "not allowed to read it, check its owner and mode",
+    "too many files are open, raise the limit (ulimit -n)",
+    "check the path and its file system",
+    "free some or raise the limit",
+    "read what the list of tensors has",
+};
+
+void support_check_remedy(const char *text)
+{
+    ck_assert_msg(strchr(text, '\n') == NULL, "more than a line: %s", text);
+    const char *colon = strrchr(text, ':');
+    ck_assert_msg(colon != NULL && colon > text, "no remedy: %s", text);
+    bool known = false;
+    for (size_t i = 0; i < sizeof remedies / sizeof remedies[0]; i++) {
+        known = known || strcmp(colon + 1 + strspn(colon + 1, " "), remedies[i]) == 0;
+    }
+    ck_assert_msg(known, "no remedy: %s", text);
+}
+
 void support_refused_with(maker_bytes bytes, const char *const *words)
 {
     int before = support_descriptors();
@@ -65,7 +108,7 @@ void support_refused_with(maker_bytes bytes, const char *const *words)
     ck_assert_msg(status == STRATA_INVALID, "status %s, text: %s", strata_status_name(status),
                   last_error.text);
     ck_assert_int_eq(support_descriptors(), before);
-    ck_assert_msg(strchr(last_error.text, '\n') == NULL, "more than a line: %s", last_error.text);
+    support_check_remedy(last_error.text);
     for (; *words != NULL; words++) {
         ck_assert_msg(strstr(last_error.text, *words) != NULL, "no '%s' in: %s", *words,
                       last_error.text);
@@ -124,6 +167,17 @@ int support_descriptors(void)
 
 /* ---- hostile reading ---- */
 
+/* What a read may see that meets a truncation on its way. */
+static ssize_t answer_zeros(support_pread *how, int fd, void *buffer, size_t bytes)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    ck_assert_int_eq(truncate(path, (off_t)how->shrunk_bytes), 0);
+    memset(buffer, 0, bytes);
+    how->shrank = true;
+    return (ssize_t)bytes;
+}
+
 static ssize_t hostile_pread(void *user, int fd, void *buffer, size_t bytes, off_t offset)
 {
     support_pread *how = user;
@@ -135,9 +189,14 @@ static ssize_t hostile_pread(void *user, int fd, void *buffer, size_t bytes, off
     if (how->bytes_max != 0 && bytes > how->bytes_max) {
         bytes = how->bytes_max;
     }
-    if (how->shrunk_bytes != 0) {
+    how->answers++;
+    if (how->shrunk_bytes != 0 && how->answers > how->shrink_after) {
         uint64_t left = (uint64_t)offset < how->shrunk_bytes ? how->shrunk_bytes - (uint64_t)offset
                                                              : 0;
+        if (bytes > left && how->shrink_to_zeros && !how->shrank) {
+            return answer_zeros(how, fd, buffer, bytes);
+        }
+        how->shrank = how->shrank || bytes > left;
         bytes = bytes < left ? bytes : (size_t)left;
     }
     return bytes == 0 ? 0 : pread(fd, buffer, bytes, offset);
@@ -146,6 +205,48 @@ static ssize_t hostile_pread(void *user, int fd, void *buffer, size_t bytes, off
 modelfile_io support_io(support_pread *how)
 {
     return (modelfile_io){.pread = hostile_pread, .user = how};
+}
+
+/* One opening of a copy. True where bytes were asked for that were gone. */
+static bool shrink_once(const maker_bytes *whole, support_pread how)
+{
+    modelfile_io io = support_io(&how);
+    modelfile *file = NULL;
+    maker_bytes copy = {.data = NULL};
+    maker_put(&copy, whole->data, whole->count);
+    int before = support_descriptors();
+    strata_status status = support_open(&file, copy, &io);
+    if (status == STRATA_OK) {
+        ck_assert(!how.shrank || how.shrink_to_zeros); /* zeros in a place that nobody looks at */
+        modelfile_close(file);
+    } else {
+        ck_assert_msg(status == STRATA_SYSTEM, "status %s after %zu reads: %s",
+                      strata_status_name(status), how.shrink_after, support_text());
+        ck_assert_ptr_nonnull(strstr(support_text(), "became shorter"));
+        support_check_remedy(support_text());
+        ck_assert(how.shrank);
+    }
+    ck_assert_int_eq(support_descriptors(), before);
+    return how.shrank;
+}
+
+size_t support_shrink_at_every_read(maker_bytes whole)
+{
+    const uint64_t sizes[] = {1, whole.count / 2, whole.count - 1};
+    bool asked = true;
+    size_t reads = 0;
+    while (asked) {
+        asked = false;
+        for (size_t i = 0; i < 2 * sizeof sizes / sizeof sizes[0]; i++) {
+            support_pread how = {.bytes_max = 20000, .shrink_after = reads};
+            how.shrunk_bytes = sizes[i / 2];
+            how.shrink_to_zeros = i % 2 == 1;
+            asked = shrink_once(&whole, how) || asked;
+        }
+        reads++;
+    }
+    maker_free(&whole);
+    return reads - 1;
 }
 
 /* ---- memory ---- */

@@ -20,7 +20,11 @@ strata_status support_open(modelfile **file, maker_bytes bytes, const modelfile_
 const char *support_text(void);
 strata_status support_status(void);
 
-/* The file is refused as INVALID; the one line has every one of the (NULL-terminated) words. */
+/* One line, and what follows its last colon is a remedy, whole. */
+void support_check_remedy(const char *text);
+
+/* The file is refused as INVALID; the one line has every one of the (NULL-terminated) words, and
+ * ends with a remedy. */
 #define support_refused(bytes, ...) support_refused_with(bytes, (const char *const[]){__VA_ARGS__})
 void support_refused_with(maker_bytes bytes, const char *const *words);
 
@@ -41,11 +45,19 @@ typedef struct support_pread {
     size_t bytes_max;      /* of one answer; 0: all that is asked */
     bool interrupt;        /* EINTR before every answer */
     uint64_t shrunk_bytes; /* the file ends here; 0: where it does */
+    size_t shrink_after;   /* so many answers from now on */
+    bool shrink_to_zeros;  /* the file is really truncated, and what is gone reads as zeros: once */
     int fail_errno;        /* answers this instead; 0: never */
+    bool shrank;           /* somebody asked for bytes that are gone */
+    size_t answers;        /* ours */
     bool interrupted;      /* ours */
 } support_pread;
 
 modelfile_io support_io(support_pread *how);
+
+/* Opens the (valid) file again and again, and lets it become shorter before every read in its turn.
+ * It must open, or say so as SYSTEM; never INVALID. Returns how many reads there were. Frees. */
+size_t support_shrink_at_every_read(maker_bytes whole);
 
 /* ---- memory ---- */
 

@@ -23,13 +23,14 @@
 
 static const struct {
     const char *name;
-    unsigned bits;
+    unsigned bits, align;
 } dtypes[] = {
-    {"BOOL", 8}, {"F4", 4},      {"F6_E2M3", 6},     {"F6_E3M2", 6}, {"U8", 8},
-    {"I8", 8},   {"F8_E5M2", 8}, {"F8_E4M3", 8},     {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
-    {"I16", 16}, {"U16", 16},    {"F8_E5M2FNUZ", 8}, {"F16", 16},    {"BF16", 16},
-    {"I32", 32}, {"U32", 32},    {"F32", 32},        {"C64", 64},    {"F64", 64},
-    {"I64", 64}, {"U64", 64},
+    {"BOOL", 8, 1},        {"F4", 4, 1},          {"F6_E2M3", 6, 1}, {"F6_E3M2", 6, 1},
+    {"U8", 8, 1},          {"I8", 8, 1},          {"F8_E5M2", 8, 1}, {"F8_E4M3", 8, 1},
+    {"F8_E8M0", 8, 1},     {"F8_E4M3FNUZ", 8, 1}, {"I16", 16, 2},    {"U16", 16, 2},
+    {"F8_E5M2FNUZ", 8, 1}, {"F16", 16, 2},        {"BF16", 16, 2},   {"I32", 32, 4},
+    {"U32", 32, 4},        {"F32", 32, 4},        {"C64", 64, 4},    {"F64", 64, 8},
+    {"I64", 64, 8},        {"U64", 64, 8},
 };
 
 static maker_bytes sample(void)
@@ -47,14 +48,19 @@ static maker_bytes sample(void)
 }
 
 /* One tensor whose description is this JSON, before `data_bytes` of data. */
-static maker_bytes described(const char *json, size_t data_bytes)
+static maker_bytes described_as(const char *name, const char *json, size_t data_bytes)
 {
     maker_safetensors file;
     maker_safetensors_begin(&file);
-    maker_safetensors_member(&file, "only.weight", json);
+    maker_safetensors_member(&file, name, json);
     maker_bytes bytes = maker_safetensors_finish(&file);
     maker_zeros(&bytes, data_bytes);
     return bytes;
+}
+
+static maker_bytes described(const char *json, size_t data_bytes)
+{
+    return described_as("only.weight", json, data_bytes);
 }
 
 /* ---- what loads ---- */
@@ -111,6 +117,7 @@ START_TEST(each_dtype_has_its_exact_size)
     free(data);
     modelfile *file = support_opened(maker_safetensors_finish(&made));
     ck_assert_str_eq(file->tensors[0].type, dtypes[_i].name);
+    ck_assert_uint_eq(modelfile_type_align(&file->tensors[0]), dtypes[_i].align);
     ck_assert_uint_eq(file->tensors[0].bytes, bytes);
     modelfile_close(file);
 }
@@ -326,6 +333,39 @@ START_TEST(descriptions_that_are_none_are_refused_by_tensor)
 }
 END_TEST
 
+/* An error has 256 bytes: the name yields, what is wrong and the remedy do not. */
+START_TEST(long_names_do_not_push_out_the_remedy)
+{
+    static const char *const descriptions[] = {
+        "[]",
+        "{}",
+        "{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}",
+        "{\"dtype\":\"U8\",\"shape\":[-1],\"data_offsets\":[0,1]}",
+        "{\"dtype\":\"F64\",\"shape\":[9223372036854775807],\"data_offsets\":[0,1]}",
+        "{\"dtype\":\"F6_E2M3\",\"shape\":[9223372036854775807],\"data_offsets\":[0,1]}",
+        "{\"dtype\":\"U8\",\"shape\":[9223372036854775806],"
+        "\"data_offsets\":[1,9223372036854775806]}",
+        "{\"dtype\":\"U8\",\"shape\":[9223372036854775807],"
+        "\"data_offsets\":[0,9223372036854775807]}",
+        "{\"dtype\":\"U8\",\"shape\":[1],"
+        "\"data_offsets\":[9223372036854775807,9223372036854775806]}",
+        "{\"dtype\":\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+        "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\",\"shape\":[1],"
+        "\"data_offsets\":[0,1]}",
+    };
+    char name[400];
+    memset(name, 'n', sizeof name);
+    name[sizeof name - 1] = '\0';
+    for (size_t i = 0; i < sizeof descriptions / sizeof descriptions[0]; i++) {
+        support_refused(described_as(name, descriptions[i], 1),
+                        "tensor 'nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn", "...'", NULL);
+    }
+    char header[600];
+    (void)snprintf(header, sizeof header, "{\"__metadata__\":{\"%s\":1}}", name);
+    support_refused(maker_safetensors_raw(header, 0), "...' is not a string", NULL);
+}
+END_TEST
+
 /* Case 45 */
 START_TEST(numbers_that_are_no_counts_are_refused)
 {
@@ -525,11 +565,13 @@ static void expensive(const char *before, const char *piece)
     maker_write(&bytes, path);
     maker_free(&bytes);
     modelfile *file = NULL;
+    strata_error err;
     support_memory_begin(0, 0);
-    strata_status status = modelfile_open(&file, path, NULL, NULL);
+    strata_status status = modelfile_open(&file, path, NULL, &err);
     modelfile_close(file);
     support_memory_end();
     ck_assert_int_eq(status, STRATA_INVALID);
+    support_check_remedy(err.text);
     ck_assert_uint_eq(support_allocations.live_blocks, 0);
     ck_assert_msg(support_allocations.peak_bytes < 30000000, "%s: %zu bytes", piece,
                   support_allocations.peak_bytes);
@@ -543,6 +585,29 @@ START_TEST(a_header_made_to_be_expensive_is_refused_while_it_is_read)
     expensive("{\"a\":", "{\"\":");
     expensive("{\"a\":[", "1,");
     expensive("{\"a\":[", "[],[\"]\\\"[\"],");
+}
+END_TEST
+
+/* As many brackets as 1,048,576 tensors have, no denser than theirs: the last number that is read
+ * to its end (and then refused for what it is), and one more. */
+START_TEST(brackets_are_limited_to_those_of_1048576_tensors)
+{
+    for (unsigned count = 3 * 1048576; count <= 3 * 1048576 + 1; count++) {
+        maker_bytes bytes = {.data = NULL};
+        maker_put(&bytes, "        {\"a\":[[]", 8 + 8);
+        for (unsigned i = 1; i < count; i++) {
+            maker_put(&bytes, ",         []", 12);
+        }
+        maker_put(&bytes, "]}", 2);
+        uint64_t header_bytes = bytes.count - 8;
+        for (size_t i = 0; i < 8; i++) {
+            bytes.data[i] = (unsigned char)(header_bytes >> (8 * i));
+        }
+        support_refused(bytes,
+                        count == 3 * 1048576 ? "tensor 'a': its description is not an object"
+                                             : "more brackets than 1048576 tensors",
+                        NULL);
+    }
 }
 END_TEST
 
@@ -617,6 +682,9 @@ static strata_status open_path(const char *path, strata_error *err)
     modelfile *file = NULL;
     strata_status status = modelfile_open(&file, path, NULL, err);
     ck_assert_ptr_null(file);
+    if (err != NULL) {
+        support_check_remedy(err->text);
+    }
     return status;
 }
 
@@ -627,6 +695,11 @@ START_TEST(paths_that_are_no_file_are_refused_with_a_remedy)
     ck_assert_int_eq(open_path(path, &err), STRATA_SYSTEM);
     ck_assert_ptr_nonnull(strstr(err.text, "ENOENT"));
     ck_assert_ptr_nonnull(strstr(err.text, "check the path"));
+    char long_path[6000]; /* an errno that has no words of its own */
+    memset(long_path, 'x', sizeof long_path);
+    long_path[sizeof long_path - 1] = '\0';
+    ck_assert_int_eq(open_path(long_path, &err), STRATA_SYSTEM);
+    ck_assert_ptr_nonnull(strstr(err.text, "ENAMETOOLONG"));
     ck_assert_int_eq(open_path("/", &err), STRATA_INVALID);
     ck_assert_ptr_nonnull(strstr(err.text, "directory"));
     ck_assert_int_eq(open_path("/dev/null", &err), STRATA_INVALID);
@@ -703,10 +776,25 @@ START_TEST(a_file_that_shrinks_is_a_system_error_with_the_missing_bytes)
         } else {
             ck_assert_int_eq(support_status(), STRATA_SYSTEM);
             ck_assert_ptr_nonnull(strstr(support_text(), "became shorter"));
+            support_check_remedy(support_text());
         }
         ck_assert_int_eq(support_descriptors(), before);
     }
     maker_free(&whole);
+}
+END_TEST
+
+/* A header of several buffers, which is read twice. */
+START_TEST(a_file_that_shrinks_between_reads_is_never_called_invalid)
+{
+    maker_safetensors made;
+    maker_safetensors_begin(&made);
+    for (unsigned i = 0; i < 2500; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "model.layers.%u.weight", i);
+        maker_safetensors_add_tensor(&made, name, "U8", 1, SHAPE(3), "abc", 3);
+    }
+    ck_assert_uint_gt(support_shrink_at_every_read(maker_safetensors_finish(&made)), 15);
 }
 END_TEST
 
@@ -735,6 +823,9 @@ static size_t fail_every_allocation(maker_bytes bytes, size_t fail_count, const 
         support_memory_end();
         ck_assert_msg(status == (refused ? STRATA_NO_MEMORY : STRATA_OK), "allocation %zu: %s %s",
                       n, strata_status_name(status), err.text);
+        if (refused) {
+            support_check_remedy(err.text);
+        }
         ck_assert(named);
         ck_assert_uint_eq(support_allocations.live_blocks, 0);
         ck_assert_int_eq(support_descriptors(), before);
@@ -781,6 +872,7 @@ int main(void)
     tcase_add_test(refuses, duplicate_keys_are_refused_by_name);
     tcase_add_test(refuses, broken_json_is_refused_with_its_place);
     tcase_add_test(refuses, descriptions_that_are_none_are_refused_by_tensor);
+    tcase_add_test(refuses, long_names_do_not_push_out_the_remedy);
     tcase_add_test(refuses, numbers_that_are_no_counts_are_refused);
     tcase_add_test(refuses, offsets_are_exact_past_2_to_the_53);
     tcase_add_test(refuses, sizes_that_do_not_agree_are_refused);
@@ -790,6 +882,7 @@ int main(void)
     tcase_add_test(refuses, a_header_of_the_cap_loads_and_one_byte_more_does_not);
     tcase_add_test(refuses, a_long_header_of_spaces_costs_no_memory);
     tcase_add_test(refuses, a_header_made_to_be_expensive_is_refused_while_it_is_read);
+    tcase_add_test(refuses, brackets_are_limited_to_those_of_1048576_tensors);
     tcase_add_test(refuses, brackets_in_texts_are_no_brackets);
     tcase_add_test(refuses, a_hundred_thousand_names_take_no_quadratic_time);
     tcase_add_test(refuses, files_that_are_no_model_are_refused_with_a_remedy);
@@ -802,6 +895,7 @@ int main(void)
     tcase_add_checked_fixture(reads, support_setup, support_teardown);
     tcase_add_test(reads, short_and_interrupted_reads_give_identical_bytes);
     tcase_add_test(reads, a_file_that_shrinks_is_a_system_error_with_the_missing_bytes);
+    tcase_add_test(reads, a_file_that_shrinks_between_reads_is_never_called_invalid);
     tcase_add_loop_test(reads, every_allocation_may_fail, 0, 2);
     suite_add_tcase(suite, reads);
 

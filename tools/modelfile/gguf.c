@@ -33,23 +33,38 @@ typedef struct ggml_type {
     const char *name;
     uint32_t block_elements; /* 0: the number was given up, no file may use it */
     uint32_t block_bytes;
+    uint32_t align; /* of the block's largest member; a pair of f16 is also read as one half2 */
 } ggml_type;
 
 static const ggml_type ggml_types[] = {
-    {"F32", 1, 4},        {"F16", 1, 2},        {"Q4_0", 32, 18},     {"Q4_1", 32, 20},
-    {"Q4_2", 0, 0},       {"Q4_3", 0, 0},       {"Q5_0", 32, 22},     {"Q5_1", 32, 24},
-    {"Q8_0", 32, 34},     {"Q8_1", 32, 36},     {"Q2_K", 256, 84},    {"Q3_K", 256, 110},
-    {"Q4_K", 256, 144},   {"Q5_K", 256, 176},   {"Q6_K", 256, 210},   {"Q8_K", 256, 292},
-    {"IQ2_XXS", 256, 66}, {"IQ2_XS", 256, 74},  {"IQ3_XXS", 256, 98}, {"IQ1_S", 256, 50},
-    {"IQ4_NL", 32, 18},   {"IQ3_S", 256, 110},  {"IQ2_S", 256, 82},   {"IQ4_XS", 256, 136},
-    {"I8", 1, 1},         {"I16", 1, 2},        {"I32", 1, 4},        {"I64", 1, 8},
-    {"F64", 1, 8},        {"IQ1_M", 256, 56},   {"BF16", 1, 2},       {"Q4_0_4_4", 0, 0},
-    {"Q4_0_4_8", 0, 0},   {"Q4_0_8_8", 0, 0},   {"TQ1_0", 256, 54},   {"TQ2_0", 256, 66},
-    {"IQ4_NL_4_4", 0, 0}, {"IQ4_NL_4_8", 0, 0}, {"IQ4_NL_8_8", 0, 0}, {"MXFP4", 32, 17},
-    {"NVFP4", 64, 36},    {"Q1_0", 128, 18},    {"Q2_0", 64, 18},
+    {"F32", 1, 4, 4},        {"F16", 1, 2, 2},        {"Q4_0", 32, 18, 2},
+    {"Q4_1", 32, 20, 4},     {"Q4_2", 0, 0, 0},       {"Q4_3", 0, 0, 0},
+    {"Q5_0", 32, 22, 2},     {"Q5_1", 32, 24, 4},     {"Q8_0", 32, 34, 2},
+    {"Q8_1", 32, 36, 4},     {"Q2_K", 256, 84, 4},    {"Q3_K", 256, 110, 2},
+    {"Q4_K", 256, 144, 4},   {"Q5_K", 256, 176, 4},   {"Q6_K", 256, 210, 2},
+    {"Q8_K", 256, 292, 4},   {"IQ2_XXS", 256, 66, 2}, {"IQ2_XS", 256, 74, 2},
+    {"IQ3_XXS", 256, 98, 2}, {"IQ1_S", 256, 50, 2},   {"IQ4_NL", 32, 18, 2},
+    {"IQ3_S", 256, 110, 2},  {"IQ2_S", 256, 82, 2},   {"IQ4_XS", 256, 136, 2},
+    {"I8", 1, 1, 1},         {"I16", 1, 2, 2},        {"I32", 1, 4, 4},
+    {"I64", 1, 8, 8},        {"F64", 1, 8, 8},        {"IQ1_M", 256, 56, 1},
+    {"BF16", 1, 2, 2},       {"Q4_0_4_4", 0, 0, 0},   {"Q4_0_4_8", 0, 0, 0},
+    {"Q4_0_8_8", 0, 0, 0},   {"TQ1_0", 256, 54, 2},   {"TQ2_0", 256, 66, 2},
+    {"IQ4_NL_4_4", 0, 0, 0}, {"IQ4_NL_4_8", 0, 0, 0}, {"IQ4_NL_8_8", 0, 0, 0},
+    {"MXFP4", 32, 17, 1},    {"NVFP4", 64, 36, 1},    {"Q1_0", 128, 18, 2},
+    {"Q2_0", 64, 18, 2},
 };
 
 #define GGML_TYPE_COUNT (sizeof ggml_types / sizeof ggml_types[0])
+
+size_t modelfile__gguf_type_align(const char *type)
+{
+    for (size_t i = 0; i < GGML_TYPE_COUNT; i++) {
+        if (strcmp(ggml_types[i].name, type) == 0) {
+            return ggml_types[i].align;
+        }
+    }
+    return 0;
+}
 
 /* The value types of metadata, by number. */
 enum { VALUE_BOOL = 7, VALUE_STRING = 8, VALUE_ARRAY = 9, VALUE_COUNT = 13, VALUE_UINT32 = 4 };
@@ -74,15 +89,12 @@ static strata_status check_version(uint32_t version, strata_error *err)
 {
     uint32_t swapped = __builtin_bswap32(version);
     if (version > VERSION_MAX && swapped >= 1 && swapped <= UINT16_MAX) {
-        return strata_error_set(
-            err, STRATA_INVALID,
-            "a big-endian GGUF file (version %" PRIu32 "): convert it to little-endian", swapped);
+        return modelfile__refuse(err, MODELFILE_LITTLE_ENDIAN,
+                                 "a big-endian GGUF file (version %" PRIu32 ")", swapped);
     }
     if (version < VERSION_MIN || version > VERSION_MAX) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "GGUF version %" PRIu32 ": versions 2 and 3 can be read, convert "
-                                "the model again",
-                                version);
+        return modelfile__refuse(err, MODELFILE_CONVERT,
+                                 "GGUF version %" PRIu32 ", versions 2 and 3 can be read", version);
     }
     return STRATA_OK;
 }
@@ -92,15 +104,15 @@ static strata_status check_count(const modelfile_reader *reader, const char *wha
 {
     uint64_t left = modelfile__reader_left(reader);
     if (count > left / bytes_min) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "%" PRIu64 " %s announced at byte %" PRIu64 ", the %" PRIu64
-                                " byte(s) left of the file's %" PRIu64 " cannot hold them",
-                                count, what, reader->position, left, reader->end);
+        return modelfile__refuse(err, MODELFILE_CUT_SHORT,
+                                 "%" PRIu64 " %s announced at byte %" PRIu64
+                                 ", the file has %" PRIu64,
+                                 count, what, reader->position, reader->end);
     }
     if (count > limit) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "%" PRIu64 " %s, at most %" PRIu64 " can be read", count, what,
-                                limit);
+        return modelfile__refuse(err, MODELFILE_SPLIT,
+                                 "%" PRIu64 " %s, at most %" PRIu64 " can be read", count, what,
+                                 limit);
     }
     return STRATA_OK;
 }
@@ -111,8 +123,7 @@ static strata_status read_start(modelfile_table *table, modelfile_reader *reader
     unsigned char magic[4];
     strata_status status = modelfile__reader_take(reader, magic, sizeof magic, err);
     if (status == STRATA_OK && memcmp(magic, "FUGG", sizeof magic) == 0) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "a big-endian GGUF file: convert it to little-endian");
+        return modelfile__refuse(err, MODELFILE_LITTLE_ENDIAN, "a big-endian GGUF file");
     }
     if (status == STRATA_OK) {
         status = modelfile__reader_u32(reader, &table->shown.version, err);
@@ -151,9 +162,9 @@ static strata_status read_name(modelfile_table *table, modelfile_reader *reader,
         return modelfile__reader_skip(reader, bytes, err); /* refuses with both sizes */
     }
     if (bytes > NAME_BYTES_MAX) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "a name of %" PRIu64 " bytes at byte %" PRIu64 ", at most %d",
-                                bytes, position, NAME_BYTES_MAX);
+        return modelfile__refuse(err, MODELFILE_FETCH_OR_CONVERT,
+                                 "a name of %" PRIu64 " bytes at byte %" PRIu64 ", at most %d",
+                                 bytes, position, NAME_BYTES_MAX);
     }
     char *text = NULL;
     status = modelfile__text_add(table, (size_t)bytes, &text, err);
@@ -164,9 +175,9 @@ static strata_status read_name(modelfile_table *table, modelfile_reader *reader,
         return status;
     }
     if (memchr(text, '\0', (size_t)bytes) != NULL || !modelfile__is_utf8(text, (size_t)bytes)) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "the name '%s' at byte %" PRIu64 " is not UTF-8 without NUL",
-                                modelfile__quoted(text).text, position);
+        return modelfile__refuse(err, MODELFILE_FETCH_OR_CONVERT,
+                                 "the name '%s' at byte %" PRIu64 " is not UTF-8 without NUL",
+                                 modelfile__quoted(text).text, position);
     }
     *name = text;
     return STRATA_OK;
@@ -226,9 +237,9 @@ typedef struct array_level {
 static strata_status check_value_type(uint32_t type, strata_error *err)
 {
     if (type >= VALUE_COUNT) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "value type %" PRIu32 " is unknown, 0 to %d are GGUF's", type,
-                                VALUE_COUNT - 1);
+        return modelfile__refuse(err, MODELFILE_FETCH_OR_CONVERT,
+                                 "value type %" PRIu32 " is unknown, 0 to %d are GGUF's", type,
+                                 VALUE_COUNT - 1);
     }
     return STRATA_OK;
 }
@@ -286,9 +297,9 @@ static strata_status skip_array(modelfile_reader *reader, strata_error *err)
             continue;
         }
         if (depth == ARRAY_DEPTH_MAX) {
-            return strata_error_set(err, STRATA_INVALID,
-                                    "arrays nested deeper than %d at byte %" PRIu64,
-                                    ARRAY_DEPTH_MAX, reader->position);
+            return modelfile__refuse(err, MODELFILE_FETCH_OR_CONVERT,
+                                     "arrays nested deeper than %d at byte %" PRIu64,
+                                     ARRAY_DEPTH_MAX, reader->position);
         }
         status = enter_array(reader, &levels[depth], err);
         depth++;
@@ -308,8 +319,8 @@ static strata_status read_value(modelfile_table *table, modelfile_reader *reader
         return status;
     }
     if (strcmp(entry->key, KEY_ALIGNMENT) == 0 && type != VALUE_UINT32) {
-        return strata_error_set(err, STRATA_INVALID, "the value is of type %s, not uint32",
-                                value_types[type].name);
+        return modelfile__refuse(err, MODELFILE_CONVERT, "the value is of type %s, not uint32",
+                                 value_types[type].name);
     }
     if (type == VALUE_STRING) {
         return read_string(table, reader, entry, err);
@@ -336,7 +347,7 @@ static strata_status read_keys(modelfile_table *table, modelfile_reader *reader,
         }
         status = read_value(table, reader, entry, err);
         if (status != STRATA_OK) {
-            strata_error_context(err, "key '%s'", modelfile__quoted(entry->key).text);
+            modelfile__context(err, "key", entry->key);
             return status;
         }
     }
@@ -348,10 +359,10 @@ static strata_status take_alignment(modelfile_table *table, strata_error *err)
     uint64_t alignment = ALIGNMENT_DEFAULT;
     (void)modelfile_find_uint(&table->shown, KEY_ALIGNMENT, &alignment);
     if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > ALIGNMENT_MAX) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "key '" KEY_ALIGNMENT "' is %" PRIu64
-                                ", not a power of two up to %u",
-                                alignment, ALIGNMENT_MAX);
+        return modelfile__refuse(err, MODELFILE_CONVERT,
+                                 "key '" KEY_ALIGNMENT "' is %" PRIu64
+                                 ", not a power of two up to %u",
+                                 alignment, ALIGNMENT_MAX);
     }
     table->shown.alignment = alignment;
     return STRATA_OK;
@@ -362,22 +373,21 @@ static strata_status take_alignment(modelfile_table *table, strata_error *err)
 static strata_status check_type(const modelfile_tensor *tensor, uint32_t number, strata_error *err)
 {
     if (number >= GGML_TYPE_COUNT) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "type %" PRIu32 " is unknown, 0 to %zu can be read", number,
-                                GGML_TYPE_COUNT - 1);
+        return modelfile__refuse(err, MODELFILE_OTHER_TYPE,
+                                 "type %" PRIu32 " is unknown, the newest known is %zu (%s)",
+                                 number, GGML_TYPE_COUNT - 1, ggml_types[GGML_TYPE_COUNT - 1].name);
     }
     const ggml_type *type = &ggml_types[number];
     if (type->block_elements == 0) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "type %" PRIu32 " (%s) was removed from GGUF: quantise again",
-                                number, type->name);
+        return modelfile__refuse(err, MODELFILE_QUANTISE,
+                                 "type %" PRIu32 " (%s) was removed from GGUF", number, type->name);
     }
     uint64_t row = tensor->rank == 0 ? 1 : tensor->shape[0];
     if (row % type->block_elements != 0) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "a row of %" PRIu64 " is no multiple of the %" PRIu32
-                                " elements that a block of %s has",
-                                row, type->block_elements, type->name);
+        return modelfile__refuse(err, MODELFILE_SMALLER_BLOCKS,
+                                 "a row of %" PRIu64 " is no multiple of the %" PRIu32
+                                 " elements that a block of %s has",
+                                 row, type->block_elements, type->name);
     }
     return STRATA_OK;
 }
@@ -394,8 +404,8 @@ static strata_status measure(modelfile_tensor *tensor, uint32_t number, strata_e
     if (!modelfile__elements(tensor, &elements) ||
         __builtin_mul_overflow(elements / type->block_elements, type->block_bytes,
                                &tensor->bytes)) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "the product of its dimensions does not fit into 64 bits");
+        return modelfile__refuse(err, MODELFILE_DAMAGED,
+                                 "the product of its dimensions does not fit into 64 bits");
     }
     return STRATA_OK;
 }
@@ -405,15 +415,15 @@ static strata_status read_shape(modelfile_reader *reader, modelfile_tensor *tens
 {
     strata_status status = modelfile__reader_u32(reader, &tensor->rank, err);
     if (status == STRATA_OK && tensor->rank > RANK_MAX) {
-        return strata_error_set(err, STRATA_INVALID, "%" PRIu32 " dimensions, at most %d",
-                                tensor->rank, RANK_MAX);
+        return modelfile__refuse(err, MODELFILE_FETCH_OR_CONVERT,
+                                 "%" PRIu32 " dimensions, at most %d", tensor->rank, RANK_MAX);
     }
     for (uint32_t i = 0; status == STRATA_OK && i < tensor->rank; i++) {
         status = modelfile__reader_u64(reader, &tensor->shape[i], err);
         if (status == STRATA_OK && tensor->shape[i] > INT64_MAX) {
-            return strata_error_set(err, STRATA_INVALID,
-                                    "dimension %" PRIu32 " is %" PRIu64 ", at most 2^63 - 1", i,
-                                    tensor->shape[i]);
+            return modelfile__refuse(err, MODELFILE_DAMAGED,
+                                     "dimension %" PRIu32 " is %" PRIu64 ", at most 2^63 - 1", i,
+                                     tensor->shape[i]);
         }
     }
     return status;
@@ -453,7 +463,7 @@ static strata_status read_tensors(modelfile_table *table, modelfile_reader *read
         }
         status = read_tensor(reader, tensor, err);
         if (status != STRATA_OK) {
-            strata_error_context(err, "tensor '%s'", modelfile__quoted(tensor->name).text);
+            modelfile__context(err, "tensor", tensor->name);
             return status;
         }
     }
@@ -471,17 +481,13 @@ static strata_status place(const modelfile_table *table, modelfile_tensor *tenso
 {
     uint64_t relative = tensor->offset;
     if (relative % table->shown.alignment != 0) {
-        return strata_error_set(
-            err, STRATA_INVALID,
+        return modelfile__refuse(
+            err, MODELFILE_CONVERT,
             "tensor '%s' has offset %" PRIu64 ", no multiple of the alignment %" PRIu64,
             modelfile__quoted(tensor->name).text, relative, table->shown.alignment);
     }
     if (__builtin_add_overflow(relative, start, &tensor->offset)) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "tensor '%s' ends past byte 18446744073709551615 (offset %" PRIu64
-                                " in the data at %" PRIu64 "), the file has %" PRIu64,
-                                modelfile__quoted(tensor->name).text, relative, start,
-                                table->shown.file_bytes);
+        return modelfile__refuse_wrap(table, tensor, relative, start, err);
     }
     uint64_t file_bytes = table->shown.file_bytes;
     if (tensor->bytes == 0 && tensor->offset > file_bytes &&

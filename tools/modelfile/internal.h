@@ -8,6 +8,47 @@
 
 #include "modelfile.h"
 
+/* ---- what is said of a file that is refused: refusal.c ---- */
+
+/* What a user can do about it; every refusal ends with one of these, or with a word on the one
+ * mistake that modelfile.c knows. */
+#define MODELFILE_DAMAGED          "damaged, fetch it again"
+#define MODELFILE_CUT_SHORT        "cut short or damaged, fetch it again"
+#define MODELFILE_CONVERT          "convert it again with a current tool"
+#define MODELFILE_FETCH_OR_CONVERT "fetch it again, or convert it again with a current tool"
+#define MODELFILE_OTHER_TYPE       "convert it to another type, or use a newer strata"
+#define MODELFILE_QUANTISE         "quantise it again"
+#define MODELFILE_SMALLER_BLOCKS   "quantise it to a type with smaller blocks"
+#define MODELFILE_LITTLE_ENDIAN    "convert it to little-endian"
+#define MODELFILE_SPLIT            "split the model into several files"
+
+/* Not of a refusal, but of a file that changes under us (SYSTEM). */
+#define MODELFILE_WAIT "wait for its writer, then try again"
+
+/* INVALID, with "what is wrong: remedy" as its text. */
+strata_status modelfile__refuse(strata_error *err, const char *remedy, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* NO_MEMORY, with a remedy of its own. */
+strata_status modelfile__no_memory(strata_error *err, size_t bytes, const char *what);
+
+bool modelfile__is_utf8(const char *text, size_t bytes);
+
+/* A name or a foreign message made fit for an error: cut, and what is no UTF-8 replaced. (Control
+ * characters are strata_error_set's to replace.) By value, so that it can stand among printf's
+ * arguments. */
+#define MODELFILE_QUOTED_MAX 96
+
+typedef struct modelfile_quoted {
+    char text[MODELFILE_QUOTED_MAX + 4];
+} modelfile_quoted;
+
+modelfile_quoted modelfile__quoted(const char *name);
+
+/* Puts "what 'name': " before the text of a set error. Where both do not fit, the name yields:
+ * the remedy at the end is what the reader needs. */
+void modelfile__context(strata_error *err, const char *what, const char *name);
+
 /* ---- bytes: reader.c ---- */
 
 typedef struct modelfile_reader {
@@ -89,20 +130,15 @@ void modelfile__table_fini(modelfile_table *table);
 strata_status modelfile__tensor_inside(const modelfile_table *table, const modelfile_tensor *tensor,
                                        strata_error *err);
 
+/* What both formats refuse in the same words: a tensor that begins before `end`, and an offset that
+ * has `more` behind it than 64 bits can count. */
+strata_status modelfile__refuse_overlap(const modelfile_tensor *tensor, uint64_t end,
+                                        strata_error *err);
+strata_status modelfile__refuse_wrap(const modelfile_table *table, const modelfile_tensor *tensor,
+                                     uint64_t offset, uint64_t more, strata_error *err);
+
 /* The product of a shape, exact: 0 with any dimension 0, false where 64 bits do not hold it. */
 bool modelfile__elements(const modelfile_tensor *tensor, uint64_t *elements);
-
-bool modelfile__is_utf8(const char *text, size_t bytes);
-
-/* A name or a foreign message made fit for one line of an error: cut, control characters
- * replaced. By value, so that it can stand among printf's arguments. */
-#define MODELFILE_QUOTED_MAX 96
-
-typedef struct modelfile_quoted {
-    char text[MODELFILE_QUOTED_MAX + 4];
-} modelfile_quoted;
-
-modelfile_quoted modelfile__quoted(const char *name);
 
 /* ---- the formats ---- */
 
@@ -110,5 +146,9 @@ strata_status modelfile__gguf_read(modelfile_table *table, modelfile_reader *rea
                                    strata_error *err);
 strata_status modelfile__safetensors_read(modelfile_table *table, modelfile_reader *reader,
                                           strata_error *err);
+
+/* The natural alignment of a type by its name, 0 where the format has none of that name. */
+size_t modelfile__gguf_type_align(const char *type);
+size_t modelfile__safetensors_type_align(const char *type);
 
 #endif

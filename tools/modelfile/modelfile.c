@@ -17,27 +17,27 @@
 typedef struct mistake {
     const char *start;
     size_t bytes; /* of `start`: some have a NUL inside */
-    const char *text;
+    const char *what, *remedy;
 } mistake;
 
-#define MISTAKE(start, text)           \
-    {                                  \
-        start, sizeof(start) - 1, text \
+#define MISTAKE(start, what, remedy)           \
+    {                                          \
+        start, sizeof(start) - 1, what, remedy \
     }
 
 static const mistake mistakes[] = {
-    MISTAKE("version https://git-lfs", "a Git LFS pointer, not the model: run git lfs pull"),
-    MISTAKE("version https://hawser", "a Git LFS pointer, not the model: run git lfs pull"),
-    MISTAKE("<!DOCTYPE", "a web page, not a model: the download failed, fetch it again"),
-    MISTAKE("<!doctype", "a web page, not a model: the download failed, fetch it again"),
-    MISTAKE("<html", "a web page, not a model: the download failed, fetch it again"),
-    MISTAKE("PK\003\004", "a zip archive (PyTorch?), not a model: convert it to safetensors"),
-    MISTAKE("\200\002", "a Python pickle, not a model: convert it to safetensors"),
-    MISTAKE("tjgg", "a GGML file from before GGUF: convert it to GGUF"),
-    MISTAKE("lmgg", "a GGML file from before GGUF: convert it to GGUF"),
-    MISTAKE("fmgg", "a GGML file from before GGUF: convert it to GGUF"),
-    MISTAKE("algg", "a GGML file from before GGUF: convert it to GGUF"),
-    MISTAKE("{", "a JSON file, not a model: name the .safetensors or .gguf files themselves"),
+    MISTAKE("version https://git-lfs", "a Git LFS pointer, not the model", "run git lfs pull"),
+    MISTAKE("version https://hawser", "a Git LFS pointer, not the model", "run git lfs pull"),
+    MISTAKE("<!DOCTYPE", "a web page, not a model", "the download failed, fetch it again"),
+    MISTAKE("<!doctype", "a web page, not a model", "the download failed, fetch it again"),
+    MISTAKE("<html", "a web page, not a model", "the download failed, fetch it again"),
+    MISTAKE("PK\003\004", "a zip archive (PyTorch?), not a model", "convert it to safetensors"),
+    MISTAKE("\200\002", "a Python pickle, not a model", "convert it to safetensors"),
+    MISTAKE("tjgg", "a GGML file from before GGUF", "convert it to GGUF"),
+    MISTAKE("lmgg", "a GGML file from before GGUF", "convert it to GGUF"),
+    MISTAKE("fmgg", "a GGML file from before GGUF", "convert it to GGUF"),
+    MISTAKE("algg", "a GGML file from before GGUF", "convert it to GGUF"),
+    MISTAKE("{", "a JSON file, not a model", "name the .safetensors or .gguf files themselves"),
 };
 
 /* Long enough for every start in the table and for the ninth byte of a safetensors file. */
@@ -52,12 +52,14 @@ static strata_status refuse_unknown(const unsigned char *start, size_t bytes, st
 {
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
         if (starts_with(start, bytes, mistakes[i].start, mistakes[i].bytes)) {
-            return strata_error_set(err, STRATA_INVALID, "%s", mistakes[i].text);
+            return modelfile__refuse(err, mistakes[i].remedy, "%s", mistakes[i].what);
         }
     }
-    return strata_error_set(err, STRATA_INVALID,
-                            "not a model file: it begins neither like GGUF nor like safetensors%s",
-                            bytes < START_BYTES ? ", and is very short: fetch it again" : "");
+    bool is_short = bytes < START_BYTES;
+    return modelfile__refuse(err,
+                             is_short ? MODELFILE_CUT_SHORT : "name a .gguf or .safetensors file",
+                             "not a model file: it begins neither like GGUF nor like safetensors%s",
+                             is_short ? ", and is very short" : "");
 }
 
 static strata_status read_format(modelfile_table *table, modelfile_reader *reader,
@@ -91,6 +93,10 @@ static strata_status open_failed(int code, strata_error *err)
         strata_error_append(err, ": no such file, check the path");
     } else if (code == EACCES || code == EPERM) {
         strata_error_append(err, ": not allowed to read it, check its owner and mode");
+    } else if (code == EMFILE || code == ENFILE) {
+        strata_error_append(err, ": too many files are open, raise the limit (ulimit -n)");
+    } else {
+        strata_error_append(err, ": check the path and its file system");
     }
     return status;
 }
@@ -98,17 +104,32 @@ static strata_status open_failed(int code, strata_error *err)
 static strata_status check_kind(const struct stat *about, strata_error *err)
 {
     if (S_ISDIR(about->st_mode)) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "a directory: name the .gguf or .safetensors file in it");
+        return modelfile__refuse(err, "name the .gguf or .safetensors file in it", "a directory");
     }
     if (!S_ISREG(about->st_mode)) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "not a regular file (a pipe or device): copy it to a file first");
+        return modelfile__refuse(err, "copy it to a file first",
+                                 "not a regular file (a pipe or device)");
     }
     if (about->st_size <= 0) {
-        return strata_error_set(err, STRATA_INVALID, "an empty file: fetch it again");
+        return modelfile__refuse(err, "fetch it again", "an empty file");
     }
     return STRATA_OK;
+}
+
+/* A reader that loses a race against a truncation can be handed zeros, and refuse what was fine (or
+ * find two parses that differ, and take it for a lack of memory). Where the file is shorter now
+ * than when it was opened, that is therefore what is said. */
+static strata_status blame_shrinking(int fd, uint64_t bytes, strata_status status,
+                                     strata_error *err)
+{
+    struct stat now;
+    if (fstat(fd, &now) != 0 || (uint64_t)now.st_size >= bytes) {
+        return status;
+    }
+    return strata_error_set(err, STRATA_SYSTEM,
+                            "the file became shorter while it was read: %" PRIu64
+                            " byte(s) missing at byte %" PRIu64 ": " MODELFILE_WAIT,
+                            bytes - (uint64_t)now.st_size, (uint64_t)now.st_size);
 }
 
 static strata_status read_descriptor(modelfile **out, int fd, const modelfile_io *io,
@@ -124,7 +145,7 @@ static strata_status read_descriptor(modelfile **out, int fd, const modelfile_io
     }
     modelfile_table *table = calloc(1, sizeof *table);
     if (table == NULL) {
-        return strata_error_set(err, STRATA_NO_MEMORY, "no memory for a file's description");
+        return modelfile__no_memory(err, sizeof *table, "the file's description");
     }
     table->shown.file_bytes = (uint64_t)about.st_size;
     table->shown.fd = fd;
@@ -133,6 +154,9 @@ static strata_status read_descriptor(modelfile **out, int fd, const modelfile_io
     if (status == STRATA_OK) {
         status = read_format(table, &reader, err);
         modelfile__reader_fini(&reader);
+    }
+    if (status == STRATA_INVALID || status == STRATA_NO_MEMORY) {
+        status = blame_shrinking(fd, table->shown.file_bytes, status, err);
     }
     if (status != STRATA_OK) {
         modelfile__table_fini(table);
@@ -166,9 +190,9 @@ strata_status modelfile_read(const modelfile *file, const modelfile_io *io, void
                              uint64_t offset, size_t bytes, strata_error *err)
 {
     if (offset > file->file_bytes || bytes > file->file_bytes - offset) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "%zu byte(s) at byte %" PRIu64 " lie outside the file's %" PRIu64,
-                                bytes, offset, file->file_bytes);
+        return modelfile__refuse(err, "read what the list of tensors has",
+                                 "%zu byte(s) at byte %" PRIu64 " lie outside the file's %" PRIu64,
+                                 bytes, offset, file->file_bytes);
     }
     return modelfile__pread(file->fd, io, into, offset, bytes, err);
 }
@@ -207,6 +231,16 @@ const char *modelfile_find_text(const modelfile *file, const char *key)
 {
     const modelfile_entry *entry = find_entry(file, key);
     return entry != NULL && entry->kind == MODELFILE_VALUE_TEXT ? entry->text : NULL;
+}
+
+size_t modelfile_type_align(const modelfile_tensor *tensor)
+{
+    /* A name that both formats have means the same in both, so the file need not be asked. */
+    size_t align = modelfile__gguf_type_align(tensor->type);
+    if (align == 0) {
+        align = modelfile__safetensors_type_align(tensor->type);
+    }
+    return align == 0 ? 1 : align;
 }
 
 const char *modelfile_format_name(modelfile_format format)

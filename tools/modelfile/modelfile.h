@@ -58,9 +58,10 @@ typedef struct modelfile_io {
     void *user;
 } modelfile_io;
 
-/* INVALID with one line (what is wrong, where, and what would be right), SYSTEM with errno where
- * the file cannot be read or has become shorter meanwhile, NO_MEMORY. *out is untouched unless OK.
- * The line is safe to print: names are cut to 96 bytes and their control characters replaced. */
+/* INVALID with one line, "where: what is wrong: what to do about it"; SYSTEM with errno where the
+ * file cannot be read, and without where it has become shorter meanwhile, which is never called
+ * INVALID; NO_MEMORY. *out is untouched unless OK. The line is safe to print and ends with the
+ * remedy: names are cut to 96 bytes or less and their control characters replaced. */
 strata_status modelfile_open(modelfile **out, const char *path, const modelfile_io *io,
                              strata_error *err);
 
@@ -69,6 +70,14 @@ strata_status modelfile_open(modelfile **out, const char *path, const modelfile_
  * range outside the file as it was opened. What `into` holds after a failure is unspecified. */
 strata_status modelfile_read(const modelfile *file, const modelfile_io *io, void *into,
                              uint64_t offset, size_t bytes, strata_error *err);
+
+/* The natural alignment of the tensor's type, in bytes: what its address has to be a multiple of
+ * before somebody may read it through a pointer to its elements, or for a quantised type, to its
+ * blocks. 1, 2, 4 or 8; a C64 has two floats and wants 4, a block what its largest member wants
+ * (ggml-common.h: 2 for one f16 scale, 4 for the pair that is also read as one half2 or for an f32,
+ * 1 where all is bytes). Neither format guarantees it: general.alignment may be 1, and safetensors
+ * has none. 1 for a type that no file here can have. */
+size_t modelfile_type_align(const modelfile_tensor *tensor);
 
 /* The metadata of a file as far as a loader plans with it: GGUF integers and booleans that are not
  * negative, and strings of up to MODELFILE_TEXT_MAX bytes without a NUL (safetensors has strings

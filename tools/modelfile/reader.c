@@ -33,12 +33,14 @@ strata_status modelfile__pread(int fd, const modelfile_io *io, void *into, uint6
             continue;
         }
         if (got < 0) {
-            return strata_error_native(err, STRATA_SYSTEM, STRATA_ORIGIN_ERRNO, errno, "pread");
+            strata_error_native(err, STRATA_SYSTEM, STRATA_ORIGIN_ERRNO, errno, "pread");
+            strata_error_append(err, ": reading failed, check the disk or network file system");
+            return STRATA_SYSTEM;
         }
         if (got == 0) {
             return strata_error_set(err, STRATA_SYSTEM,
                                     "the file became shorter while it was read: %zu byte(s) "
-                                    "missing at byte %" PRIu64,
+                                    "missing at byte %" PRIu64 ": " MODELFILE_WAIT,
                                     missing, offset);
         }
         if ((size_t)got > missing) {
@@ -59,8 +61,7 @@ strata_status modelfile__reader_init(modelfile_reader *reader, int fd, const mod
     *reader = (modelfile_reader){.fd = fd, .io = io, .end = end, .buffer_capacity = capacity};
     reader->buffer = malloc(capacity);
     if (reader->buffer == NULL) {
-        return strata_error_set(err, STRATA_NO_MEMORY, "no memory for a buffer of %zu bytes",
-                                capacity);
+        return modelfile__no_memory(err, capacity, "a buffer");
     }
     return STRATA_OK;
 }
@@ -79,10 +80,10 @@ uint64_t modelfile__reader_left(const modelfile_reader *reader)
 static strata_status check_left(const modelfile_reader *reader, uint64_t bytes, strata_error *err)
 {
     if (bytes > modelfile__reader_left(reader)) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "%" PRIu64 " byte(s) announced at byte %" PRIu64
-                                ", the file has %" PRIu64 ": cut short or damaged, fetch it again",
-                                bytes, reader->position, reader->end);
+        return modelfile__refuse(err, MODELFILE_CUT_SHORT,
+                                 "%" PRIu64 " byte(s) announced at byte %" PRIu64
+                                 ", the file has %" PRIu64,
+                                 bytes, reader->position, reader->end);
     }
     return STRATA_OK;
 }

@@ -22,17 +22,34 @@ typedef struct dtype {
     const char *name;
     uint32_t unit_elements; /* the fewest that fill whole bytes, */
     uint32_t unit_bytes;    /* and these bytes */
+    uint32_t align;         /* of one element; a C64 is two floats */
 } dtype;
 
 /* The reference's Dtype; F4 and F6 fill whole bytes or are refused, as there. */
 static const dtype dtypes[] = {
-    {"BOOL", 1, 1},    {"F4", 2, 1},          {"F6_E2M3", 4, 3},     {"F6_E3M2", 4, 3},
-    {"U8", 1, 1},      {"I8", 1, 1},          {"F8_E5M2", 1, 1},     {"F8_E4M3", 1, 1},
-    {"F8_E8M0", 1, 1}, {"F8_E4M3FNUZ", 1, 1}, {"F8_E5M2FNUZ", 1, 1}, {"I16", 1, 2},
-    {"U16", 1, 2},     {"F16", 1, 2},         {"BF16", 1, 2},        {"I32", 1, 4},
-    {"U32", 1, 4},     {"F32", 1, 4},         {"C64", 1, 8},         {"F64", 1, 8},
-    {"I64", 1, 8},     {"U64", 1, 8},
+    {"BOOL", 1, 1, 1},    {"F4", 2, 1, 1},          {"F6_E2M3", 4, 3, 1},     {"F6_E3M2", 4, 3, 1},
+    {"U8", 1, 1, 1},      {"I8", 1, 1, 1},          {"F8_E5M2", 1, 1, 1},     {"F8_E4M3", 1, 1, 1},
+    {"F8_E8M0", 1, 1, 1}, {"F8_E4M3FNUZ", 1, 1, 1}, {"F8_E5M2FNUZ", 1, 1, 1}, {"I16", 1, 2, 2},
+    {"U16", 1, 2, 2},     {"F16", 1, 2, 2},         {"BF16", 1, 2, 2},        {"I32", 1, 4, 4},
+    {"U32", 1, 4, 4},     {"F32", 1, 4, 4},         {"C64", 1, 8, 4},         {"F64", 1, 8, 8},
+    {"I64", 1, 8, 8},     {"U64", 1, 8, 8},
 };
+
+static const dtype *find_dtype(const char *name)
+{
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        if (strcmp(dtypes[i].name, name) == 0) {
+            return &dtypes[i];
+        }
+    }
+    return NULL;
+}
+
+size_t modelfile__safetensors_type_align(const char *type)
+{
+    const dtype *known = find_dtype(type);
+    return known == NULL ? 0 : known->align;
+}
 
 /* ---- from the file to a tree ---- */
 
@@ -52,7 +69,8 @@ typedef struct outline {
 } outline;
 
 #define DEPTH_MAX           8
-#define CONTAINERS_MAX      (3 * UINT64_C(1048576) + 2) /* three a tensor, as many as GGUF may have */
+#define TENSORS_MAX         UINT64_C(1048576) /* as many as GGUF may have */
+#define CONTAINERS_MAX      (3 * TENSORS_MAX + 2)
 #define CONTAINER_BYTES_MIN 12
 #define COMMA_BYTES_MIN     4
 #define SMALL_HEADER_BYTES  65536 /* below it nobody needs protection */
@@ -76,12 +94,22 @@ static void outline_add(outline *seen, const char *text, size_t bytes)
     seen->bytes += bytes;
 }
 
-static bool outline_is_plausible(const outline *seen)
+static strata_status check_outline(const outline *seen, strata_error *err)
 {
     uint64_t bytes = seen->bytes + SMALL_HEADER_BYTES;
-    return seen->depth <= DEPTH_MAX && seen->containers <= CONTAINERS_MAX &&
-           seen->containers * CONTAINER_BYTES_MIN <= bytes &&
-           seen->commas * COMMA_BYTES_MIN <= bytes;
+    if (seen->depth > DEPTH_MAX || seen->containers * CONTAINER_BYTES_MIN > bytes ||
+        seen->commas * COMMA_BYTES_MIN > bytes) {
+        return modelfile__refuse(err, MODELFILE_DAMAGED,
+                                 "the header has more or deeper brackets before byte %" PRIu64
+                                 " than a description of tensors, as if made to use up memory",
+                                 LENGTH_BYTES + seen->bytes);
+    }
+    if (seen->containers > CONTAINERS_MAX) {
+        return modelfile__refuse(err, MODELFILE_SPLIT,
+                                 "the header has more brackets than %" PRIu64 " tensors need",
+                                 TENSORS_MAX);
+    }
+    return STRATA_OK;
 }
 
 typedef struct feeder {
@@ -102,15 +130,8 @@ static size_t feed(void *buffer, size_t capacity, void *user)
     }
     self->left -= bytes;
     outline_add(&self->seen, buffer, bytes);
-    if (!outline_is_plausible(&self->seen)) {
-        self->status = strata_error_set(
-            self->err, STRATA_INVALID,
-            "the header has more or deeper brackets before byte %" PRIu64
-            " than a description of tensors: damaged, or made to use up memory",
-            LENGTH_BYTES + self->seen.bytes);
-        return (size_t)-1;
-    }
-    return bytes;
+    self->status = check_outline(&self->seen, self->err);
+    return self->status == STRATA_OK ? bytes : (size_t)-1;
 }
 
 /* The key that ends before byte `end` of the file, as written there, into `key`. jansson names a
@@ -135,6 +156,12 @@ static strata_status key_before(modelfile_reader *reader, uint64_t end, char *ke
     return STRATA_OK;
 }
 
+/* jansson does not say how much it wanted; the tree is larger than what it was made of. */
+static strata_status refuse_memory(const modelfile_reader *reader, strata_error *err)
+{
+    return modelfile__no_memory(err, (size_t)reader->position, "JSON and the tree of it");
+}
+
 static strata_status refuse_json(const json_error_t *error, modelfile_reader *reader,
                                  strata_error *err)
 {
@@ -146,17 +173,17 @@ static strata_status refuse_json(const json_error_t *error, modelfile_reader *re
         if (status != STRATA_OK) {
             return status;
         }
-        return strata_error_set(err, STRATA_INVALID,
-                                "key '%s' is there twice, the second at byte %" PRIu64,
-                                modelfile__quoted(key).text, position);
+        return modelfile__refuse(err, MODELFILE_CONVERT,
+                                 "key '%s' is there twice, the second at byte %" PRIu64,
+                                 modelfile__quoted(key).text, position);
     }
     /* Where it runs out of memory inside a value, jansson returns without a word. */
     if (code == json_error_out_of_memory || error->text[0] == '\0') {
-        return strata_error_set(err, STRATA_NO_MEMORY, "no memory for the tree of the JSON header");
+        return refuse_memory(reader, err);
     }
-    return strata_error_set(err, STRATA_INVALID,
-                            "the header is not valid JSON before byte %" PRIu64 ": %s", position,
-                            modelfile__quoted(error->text).text);
+    return modelfile__refuse(err, MODELFILE_FETCH_OR_CONVERT,
+                             "the header is not valid JSON before byte %" PRIu64 ": %s", position,
+                             modelfile__quoted(error->text).text);
 }
 
 static strata_status read_length(modelfile_reader *reader, uint64_t *bytes, strata_error *err)
@@ -166,15 +193,15 @@ static strata_status read_length(modelfile_reader *reader, uint64_t *bytes, stra
         return status;
     }
     if (*bytes > HEADER_BYTES_MAX) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "a header of %" PRIu64 " bytes, the format's cap is %d", *bytes,
-                                HEADER_BYTES_MAX);
+        bool is_there = *bytes <= modelfile__reader_left(reader);
+        return modelfile__refuse(err, is_there ? MODELFILE_SPLIT : MODELFILE_DAMAGED,
+                                 "a header of %" PRIu64 " bytes, the format's cap is %d", *bytes,
+                                 HEADER_BYTES_MAX);
     }
     if (*bytes > modelfile__reader_left(reader)) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "the header ends at byte %" PRIu64 ", the file has %" PRIu64
-                                ": cut short or damaged, fetch it again",
-                                LENGTH_BYTES + *bytes, reader->end);
+        return modelfile__refuse(err, MODELFILE_CUT_SHORT,
+                                 "the header ends at byte %" PRIu64 ", the file has %" PRIu64,
+                                 LENGTH_BYTES + *bytes, reader->end);
     }
     return STRATA_OK;
 }
@@ -229,7 +256,7 @@ static strata_status load_tree(json_t **tree, modelfile_reader *reader, uint64_t
     }
     if (!agree(&first, &second)) {
         json_decref(second.tree);
-        return strata_error_set(err, STRATA_NO_MEMORY, "no memory for the tree of the JSON header");
+        return refuse_memory(reader, err);
     }
     *tree = second.tree;
     return second.tree == NULL ? refuse_json(&second.error, reader, err) : STRATA_OK;
@@ -253,9 +280,9 @@ static strata_status read_entry(modelfile_table *table, const char *key, const j
                                 strata_error *err)
 {
     if (!json_is_string(value)) {
-        return strata_error_set(err, STRATA_INVALID,
-                                KEY_METADATA " key '%s' is not a string, as the format demands",
-                                modelfile__quoted(key).text);
+        return modelfile__refuse(err, MODELFILE_CONVERT,
+                                 KEY_METADATA " key '%s' is not a string, as the format demands",
+                                 modelfile__quoted(key).text);
     }
     modelfile_entry *entry = NULL;
     strata_status status = modelfile__entry_add(table, &entry, err);
@@ -274,7 +301,7 @@ static strata_status read_entry(modelfile_table *table, const char *key, const j
 static strata_status read_metadata(modelfile_table *table, json_t *metadata, strata_error *err)
 {
     if (!json_is_object(metadata)) {
-        return strata_error_set(err, STRATA_INVALID, "key '" KEY_METADATA "' is not an object");
+        return modelfile__refuse(err, MODELFILE_CONVERT, "key '" KEY_METADATA "' is not an object");
     }
     const char *key = NULL;
     json_t *value = NULL;
@@ -286,16 +313,6 @@ static strata_status read_metadata(modelfile_table *table, json_t *metadata, str
         }
     }
     return STRATA_OK;
-}
-
-static const dtype *find_dtype(const char *name)
-{
-    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
-        if (strcmp(dtypes[i].name, name) == 0) {
-            return &dtypes[i];
-        }
-    }
-    return NULL;
 }
 
 /* A JSON integer that is not negative; 1.0 and 1e3 are reals in JSON's own grammar. */
@@ -311,18 +328,18 @@ static bool take_integer(const json_t *value, uint64_t *integer)
 static strata_status read_shape(const json_t *shape, modelfile_tensor *tensor, strata_error *err)
 {
     if (!json_is_array(shape)) {
-        return strata_error_set(err, STRATA_INVALID, "'shape' is missing or not an array");
+        return modelfile__refuse(err, MODELFILE_CONVERT, "'shape' is missing or not an array");
     }
     size_t rank = json_array_size(shape);
     if (rank > MODELFILE_RANK_MAX) {
-        return strata_error_set(err, STRATA_INVALID, "'shape' has %zu dimensions, at most %d", rank,
-                                MODELFILE_RANK_MAX);
+        return modelfile__refuse(err, MODELFILE_CONVERT, "'shape' has %zu dimensions, at most %d",
+                                 rank, MODELFILE_RANK_MAX);
     }
     tensor->rank = (uint32_t)rank;
     for (size_t i = 0; i < rank; i++) {
         if (!take_integer(json_array_get(shape, i), &tensor->shape[i])) {
-            return strata_error_set(err, STRATA_INVALID,
-                                    "dimension %zu of 'shape' is no integer from 0 up", i);
+            return modelfile__refuse(err, MODELFILE_CONVERT,
+                                     "dimension %zu of 'shape' is no integer from 0 up", i);
         }
     }
     return STRATA_OK;
@@ -331,25 +348,25 @@ static strata_status read_shape(const json_t *shape, modelfile_tensor *tensor, s
 static strata_status measure(const json_t *type, modelfile_tensor *tensor, strata_error *err)
 {
     if (!json_is_string(type)) {
-        return strata_error_set(err, STRATA_INVALID, "'dtype' is missing or not a string");
+        return modelfile__refuse(err, MODELFILE_CONVERT, "'dtype' is missing or not a string");
     }
     const dtype *known = find_dtype(json_string_value(type));
     if (known == NULL) {
-        return strata_error_set(err, STRATA_INVALID, "dtype '%s' is unknown",
-                                modelfile__quoted(json_string_value(type)).text);
+        return modelfile__refuse(err, MODELFILE_OTHER_TYPE, "dtype '%s' is unknown",
+                                 modelfile__quoted(json_string_value(type)).text);
     }
     tensor->type = known->name;
     uint64_t elements = 0;
     if (!modelfile__elements(tensor, &elements) ||
         __builtin_mul_overflow(elements / known->unit_elements, known->unit_bytes,
                                &tensor->bytes)) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "the product of its dimensions does not fit into 64 bits");
+        return modelfile__refuse(err, MODELFILE_DAMAGED,
+                                 "the product of its dimensions does not fit into 64 bits");
     }
     if (elements % known->unit_elements != 0) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "%" PRIu64 " elements of %s do not fill whole bytes", elements,
-                                known->name);
+        return modelfile__refuse(err, MODELFILE_CONVERT,
+                                 "%" PRIu64 " elements of %s do not fill whole bytes", elements,
+                                 known->name);
     }
     return STRATA_OK;
 }
@@ -362,19 +379,19 @@ static strata_status place(const modelfile_table *table, const json_t *offsets,
     if (!json_is_array(offsets) || json_array_size(offsets) != 2 ||
         !take_integer(json_array_get(offsets, 0), &begin) ||
         !take_integer(json_array_get(offsets, 1), &end)) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "'data_offsets' are not two integers from 0 up");
+        return modelfile__refuse(err, MODELFILE_CONVERT,
+                                 "'data_offsets' are not two integers from 0 up");
     }
     if (begin > end) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "'data_offsets' begin at %" PRIu64 " and end before, at %" PRIu64,
-                                begin, end);
+        return modelfile__refuse(err, MODELFILE_CONVERT,
+                                 "'data_offsets' begin at %" PRIu64 " and end before, at %" PRIu64,
+                                 begin, end);
     }
     if (end - begin != tensor->bytes) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "'data_offsets' %" PRIu64 " to %" PRIu64 " are %" PRIu64
-                                " bytes, dtype and shape need %" PRIu64,
-                                begin, end, end - begin, tensor->bytes);
+        return modelfile__refuse(err, MODELFILE_CONVERT,
+                                 "'data_offsets' %" PRIu64 " to %" PRIu64 " are %" PRIu64
+                                 " bytes, dtype and shape need %" PRIu64,
+                                 begin, end, end - begin, tensor->bytes);
     }
     tensor->offset = table->shown.data_offset + begin; /* at most 2^63 + 10^8 + 8 */
     return STRATA_OK;
@@ -384,7 +401,7 @@ static strata_status read_members(const modelfile_table *table, const json_t *va
                                   modelfile_tensor *tensor, strata_error *err)
 {
     if (!json_is_object(value)) {
-        return strata_error_set(err, STRATA_INVALID, "its description is not an object");
+        return modelfile__refuse(err, MODELFILE_CONVERT, "its description is not an object");
     }
     strata_status status = read_shape(json_object_get(value, "shape"), tensor, err);
     if (status == STRATA_OK) {
@@ -409,7 +426,7 @@ static strata_status read_tensor(modelfile_table *table, const char *name, const
     }
     status = read_members(table, value, tensor, err);
     if (status != STRATA_OK) {
-        strata_error_context(err, "tensor '%s'", modelfile__quoted(name).text);
+        modelfile__context(err, "tensor", name);
         return status;
     }
     return modelfile__tensor_inside(table, tensor, err);
@@ -432,10 +449,10 @@ static strata_status read_tree(modelfile_table *table, json_t *tree, strata_erro
 
 static strata_status refuse_hole(uint64_t from, uint64_t to, strata_error *err)
 {
-    return strata_error_set(err, STRATA_INVALID,
-                            "bytes %" PRIu64 " to %" PRIu64
-                            " belong to no tensor, the format allows no holes",
-                            from, to);
+    return modelfile__refuse(err, MODELFILE_FETCH_OR_CONVERT,
+                             "bytes %" PRIu64 " to %" PRIu64
+                             " belong to no tensor, the format allows no holes",
+                             from, to);
 }
 
 /* The tensors are in order, disjoint and inside the file: what is left to find are holes, and
@@ -449,10 +466,7 @@ static strata_status check_holes(const modelfile_table *table, strata_error *err
             return refuse_hole(covered, tensor->offset, err);
         }
         if (tensor->offset < covered) {
-            return strata_error_set(err, STRATA_INVALID,
-                                    "tensor '%s' begins at byte %" PRIu64
-                                    ", inside what ends at byte %" PRIu64,
-                                    modelfile__quoted(tensor->name).text, tensor->offset, covered);
+            return modelfile__refuse_overlap(tensor, covered, err);
         }
         covered = tensor->offset + tensor->bytes;
     }

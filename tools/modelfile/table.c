@@ -21,8 +21,7 @@ struct modelfile_block {
 
 static strata_status no_memory(size_t bytes, strata_error *err)
 {
-    return strata_error_set(err, STRATA_NO_MEMORY, "no memory for %zu bytes of the file's header",
-                            bytes);
+    return modelfile__no_memory(err, bytes, "the file's header");
 }
 
 /* Makes room for one element more; doubles, so that the table costs twice what was read at most. */
@@ -114,9 +113,9 @@ strata_status modelfile__entries_settle(modelfile_table *table, strata_error *er
     }
     for (size_t i = 1; i < table->entry_count; i++) {
         if (strcmp(table->entries[i - 1].key, table->entries[i].key) == 0) {
-            return strata_error_set(err, STRATA_INVALID,
-                                    "key '%s' is there twice, which of the two holds is undefined",
-                                    modelfile__quoted(table->entries[i].key).text);
+            return modelfile__refuse(err, MODELFILE_CONVERT,
+                                     "key '%s' is there twice, which of the two holds is undefined",
+                                     modelfile__quoted(table->entries[i].key).text);
         }
     }
     table->shown.metadata_count = table->entry_count;
@@ -152,13 +151,22 @@ static void sort_tensors(modelfile_table *table, int (*compare)(const void *, co
     }
 }
 
+strata_status modelfile__refuse_overlap(const modelfile_tensor *tensor, uint64_t end,
+                                        strata_error *err)
+{
+    return modelfile__refuse(err, MODELFILE_FETCH_OR_CONVERT,
+                             "tensor '%s' begins at byte %" PRIu64
+                             ", inside what ends at byte %" PRIu64,
+                             modelfile__quoted(tensor->name).text, tensor->offset, end);
+}
+
 strata_status modelfile__tensors_settle(modelfile_table *table, strata_error *err)
 {
     sort_tensors(table, compare_names);
     for (size_t i = 1; i < table->shown.tensor_count; i++) {
         if (strcmp(table->tensors[i - 1].name, table->tensors[i].name) == 0) {
-            return strata_error_set(err, STRATA_INVALID, "tensor '%s' is there twice",
-                                    modelfile__quoted(table->tensors[i].name).text);
+            return modelfile__refuse(err, MODELFILE_CONVERT, "tensor '%s' is there twice",
+                                     modelfile__quoted(table->tensors[i].name).text);
         }
     }
     sort_tensors(table, compare_offsets);
@@ -170,10 +178,7 @@ strata_status modelfile__tensors_settle(modelfile_table *table, strata_error *er
             continue;
         }
         if (tensor->offset < end) {
-            return strata_error_set(err, STRATA_INVALID,
-                                    "tensor '%s' begins at byte %" PRIu64
-                                    ", inside what ends at byte %" PRIu64,
-                                    modelfile__quoted(tensor->name).text, tensor->offset, end);
+            return modelfile__refuse_overlap(tensor, end, err);
         }
         end = tensor->offset + tensor->bytes;
         sum += tensor->bytes; /* cannot wrap: disjoint and inside the file */
@@ -194,22 +199,26 @@ void modelfile__table_fini(modelfile_table *table)
     }
 }
 
+strata_status modelfile__refuse_wrap(const modelfile_table *table, const modelfile_tensor *tensor,
+                                     uint64_t offset, uint64_t more, strata_error *err)
+{
+    return modelfile__refuse(
+        err, MODELFILE_DAMAGED,
+        "tensor '%s' ends past byte 2^64 - 1 (%" PRIu64 " + %" PRIu64 "), the file has %" PRIu64,
+        modelfile__quoted(tensor->name).text, offset, more, table->shown.file_bytes);
+}
+
 strata_status modelfile__tensor_inside(const modelfile_table *table, const modelfile_tensor *tensor,
                                        strata_error *err)
 {
     uint64_t end = 0;
     if (__builtin_add_overflow(tensor->offset, tensor->bytes, &end)) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "tensor '%s' ends past byte 18446744073709551615 (%" PRIu64
-                                " + %" PRIu64 "), the file has %" PRIu64,
-                                modelfile__quoted(tensor->name).text, tensor->offset, tensor->bytes,
-                                table->shown.file_bytes);
+        return modelfile__refuse_wrap(table, tensor, tensor->offset, tensor->bytes, err);
     }
     if (end > table->shown.file_bytes) {
-        return strata_error_set(err, STRATA_INVALID,
-                                "tensor '%s' ends at byte %" PRIu64 ", the file has %" PRIu64
-                                ": cut short or damaged, fetch it again",
-                                modelfile__quoted(tensor->name).text, end, table->shown.file_bytes);
+        return modelfile__refuse(
+            err, MODELFILE_CUT_SHORT, "tensor '%s' ends at byte %" PRIu64 ", the file has %" PRIu64,
+            modelfile__quoted(tensor->name).text, end, table->shown.file_bytes);
     }
     return STRATA_OK;
 }
@@ -227,70 +236,4 @@ bool modelfile__elements(const modelfile_tensor *tensor, uint64_t *elements)
     }
     *elements = product;
     return fits;
-}
-
-/* The length of the sequence at `text`, 0 where it is none: overlong forms, surrogates and what
- * lies past U+10FFFF are none (RFC 3629, section 4). */
-static size_t utf8_sequence(const unsigned char *text, size_t left)
-{
-    unsigned char first = text[0];
-    if (first < 0x80) {
-        return 1;
-    }
-    size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-    if (first < 0xC2 || first > 0xF4 || length > left) {
-        return 0;
-    }
-    unsigned char low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-    unsigned char high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-    if (text[1] < low || text[1] > high) {
-        return 0;
-    }
-    for (size_t i = 2; i < length; i++) {
-        if ((text[i] & 0xC0) != 0x80) {
-            return 0;
-        }
-    }
-    return length;
-}
-
-bool modelfile__is_utf8(const char *text, size_t bytes)
-{
-    const unsigned char *next = (const unsigned char *)text;
-    while (bytes > 0) {
-        size_t length = utf8_sequence(next, bytes);
-        if (length == 0) {
-            return false;
-        }
-        next += length;
-        bytes -= length;
-    }
-    return true;
-}
-
-modelfile_quoted modelfile__quoted(const char *name)
-{
-    modelfile_quoted quoted;
-    size_t bytes = strlen(name);
-    const unsigned char *next = (const unsigned char *)name;
-    size_t used = 0;
-    while (bytes > 0) {
-        size_t length = utf8_sequence(next, bytes);
-        if (used + (length == 0 ? 1 : length) > MODELFILE_QUOTED_MAX) {
-            memcpy(quoted.text + used, "...", 3);
-            used += 3;
-            break;
-        }
-        if (length == 0 || *next < 0x20 || *next == 0x7F) {
-            quoted.text[used] = '?';
-            length = 1;
-        } else {
-            memcpy(quoted.text + used, next, length);
-        }
-        used += length;
-        next += length;
-        bytes -= length;
-    }
-    quoted.text[used] = '\0';
-    return quoted;
 }
