@@ -2,6 +2,7 @@
 #include "bench.h"
 
 #include "cli.h"
+#include "message.h"
 #include "output.h"
 #include "progress.h"
 #include "statistics.h"
@@ -9,23 +10,24 @@
 
 #include <strata/units.h>
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-#define NAME "strata bench"
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 /* --- rows --------------------------------------------------------------------------------------*/
 
 bench *bench_create(const char *name, const bench_options *options, size_t runs)
 {
-    bench *now = calloc(1, sizeof(*now));
+    bench *now = calloc(1, sizeof *now);
     if (now == NULL) {
-        (void)cli_fail(NAME, "%s: out of memory", name);
+        (void)message_fail(BENCH_NAME, "%s: out of memory", name);
         return NULL;
     }
     now->name = name;
-    now->options = options;
     now->runs = options->runs == 0 ? runs : (size_t)options->runs;
     return now;
 }
@@ -55,17 +57,18 @@ void bench_note_shootdowns(bench_row *row, machine_count count)
     }
 }
 
-static bool measure_round(bench *now, bench_run_fn *run, void *user, size_t round, progress *bar)
+static int measure_round(bench *now, bench_run_fn *run, void *user, size_t round, progress *bar)
 {
     for (size_t i = 0; i < now->row_count; i++) {
         double seconds = NAN;
-        if (!run(user, i, &now->rows[i], &seconds)) {
-            return false;
+        int status = run(user, i, &now->rows[i], &seconds);
+        if (status != TOOL_DONE) {
+            return status;
         }
         now->rows[i].seconds[round] = seconds;
         progress_add(bar, 1);
     }
-    return true;
+    return TOOL_DONE;
 }
 
 /* What the warm-up round left in the rows is not to be reported. */
@@ -76,17 +79,44 @@ static void forget_warm_up(bench *now)
     }
 }
 
-bool bench_measure(bench *now, bench_run_fn *run, void *user)
+int bench_measure(bench *now, bench_run_fn *run, void *user)
 {
     progress bar;
     progress_begin(&bar, now->name, "runs", (now->runs + 1) * now->row_count);
-    bool done = measure_round(now, run, user, 0, &bar);
+    int status = measure_round(now, run, user, 0, &bar);
     forget_warm_up(now);
-    for (size_t round = 0; done && round < now->runs; round++) {
-        done = measure_round(now, run, user, round, &bar);
+    for (size_t round = 0; status == TOOL_DONE && round < now->runs; round++) {
+        status = measure_round(now, run, user, round, &bar);
     }
     progress_end(&bar);
-    return done;
+    return status;
+}
+
+/* --- plain memory ------------------------------------------------------------------------------*/
+
+int bench_map(bench_mapping *out, const char *name, size_t bytes, bool huge)
+{
+    size_t whole = bytes + HUGE_PAGE_BYTES;
+    unsigned char *mapping = mmap(NULL, whole, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    *out = (bench_mapping){0};
+    if (mapping == MAP_FAILED) {
+        return message_refuse(BENCH_NAME, "%s: mmap of %zu bytes: %s; use a smaller --bytes", name,
+                              whole, strerror(errno));
+    }
+    (void)madvise(mapping, whole, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    size_t skip = (HUGE_PAGE_BYTES - (uintptr_t)mapping % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
+    *out = (bench_mapping){.base = mapping + skip, .mapping_ = mapping, .mapping_bytes_ = whole};
+    return TOOL_DONE;
+}
+
+bool bench_unmap(bench_mapping *mapping)
+{
+    if (mapping->base == NULL) {
+        return true;
+    }
+    mapping->base = NULL;
+    return munmap(mapping->mapping_, mapping->mapping_bytes_) == 0;
 }
 
 /* --- figures -----------------------------------------------------------------------------------*/
@@ -158,7 +188,7 @@ static double counted(machine_count count)
 static void print_row(const bench *now, const bench_row *row, output_table *table)
 {
     char cells[7][32];
-    const double seconds = statistics_median(row->seconds, now->runs);
+    double seconds = statistics_median(row->seconds, now->runs);
     output_table_row(
         table,
         (const char *[]){
@@ -201,7 +231,7 @@ static const bench_entry entries[] = {
     {"load", bench_load},
     {"release", bench_release},
 };
-#define ENTRY_COUNT (sizeof(entries) / sizeof(entries[0]))
+#define ENTRY_COUNT (sizeof entries / sizeof entries[0])
 
 static const bench_entry *find(const char *name)
 {
@@ -223,18 +253,19 @@ static int run_all(const cli_line *line, const bench_options *options, bool json
     }
     if (!json || status != TOOL_DONE) {
         json_decref(rows);
-        return output_finish(NAME, status);
+        return output_finish(BENCH_NAME, status);
     }
-    json_t *document = json_pack("{s:o, s:o}", "machine", machine_describe(), "rows", rows);
-    return output_document(NAME, document, status);
+    json_t *document = json_pack("{s:o, s:o}", "machine", output_machine(), "rows", rows);
+    return output_document(BENCH_NAME, document, status);
 }
 
 static int check_and_run(const cli_line *line, const bench_options *options, bool json)
 {
     for (size_t i = 0; i < line->argument_count; i++) {
         if (find(line->arguments[i]) == NULL) {
-            return cli_refuse(NAME, "%.96s: unknown bench; there are: alloc, load, release",
-                              line->arguments[i]);
+            return message_refuse(BENCH_NAME,
+                                  "%.96s: unknown bench; there are: alloc, load, release",
+                                  line->arguments[i]);
         }
     }
     return run_all(line, options, json);
@@ -252,8 +283,8 @@ int strata_tool_bench(int argc, const char **argv)
         CLI_TEXT("folder", "DIR", &asked.folder, "where load makes its file ($TMPDIR, or /tmp)"),
         CLI_FLAG("json", &json, "one JSON document on stdout"),
     };
-    const cli_command command = {
-        .name = NAME,
+    cli_command command = {
+        .name = BENCH_NAME,
         .arguments = "NAME...",
         .about =
             "Benches:\n"
@@ -263,7 +294,7 @@ int strata_tool_bench(int argc, const char **argv)
             "Rows are measured in turn after a warm-up round. `limit` is the least that the\n"
             "machine can do; a ratio is the median over runs that were neighbours in time.\n",
         .options = options,
-        .option_count = sizeof(options) / sizeof(options[0]),
+        .option_count = sizeof options / sizeof options[0],
         .arguments_least = 1,
         .arguments_most = 16,
     };

@@ -15,11 +15,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define BENCH_NAME     "strata bench" /* opens every line on stderr */
 #define BENCH_RUNS_MAX 1001
 #define BENCH_ROWS_MAX 16
 
 typedef struct bench_options {
-    const char *name;   /* "strata bench", for messages */
     uint64_t runs;      /* 0: as each bench finds right */
     uint64_t bytes;     /* size of what is loaded or released; 0: as each bench finds right */
     const char *folder; /* for files */
@@ -42,15 +42,14 @@ typedef struct bench_row {
 
 typedef struct bench {
     const char *name; /* "alloc" */
-    const bench_options *options;
     size_t runs;
     size_t row_count;
     bench_row rows[BENCH_ROWS_MAX];
 } bench;
 
 /* One run of one row: measures, stores figures of its own in *into, and what it took in *seconds.
- * False after a line on stderr. */
-typedef bool bench_run_fn(void *user, size_t row, bench_row *into, double *seconds);
+ * Returns TOOL_DONE, or another exit status after a line on stderr. */
+typedef int bench_run_fn(void *user, size_t row, bench_row *into, double *seconds);
 
 /* Takes the number of runs from the options, or `runs`. NULL: no memory, said so on stderr. */
 bench *bench_create(const char *name, const bench_options *options, size_t runs);
@@ -65,11 +64,25 @@ int bench_add(bench *now, const char *workload, const char *allocator, double op
 /* Notes what a run saw of translation shootdowns; an unknown count is left out. */
 void bench_note_shootdowns(bench_row *row, machine_count count);
 
-/* A warm-up round, which counts for nothing, then the runs. False where one failed. */
-bool bench_measure(bench *now, bench_run_fn *run, void *user);
+/* A warm-up round, which counts for nothing, then the runs. The first status that is not TOOL_DONE
+ * ends it. */
+int bench_measure(bench *now, bench_run_fn *run, void *user);
 
 /* Appends the rows' documents to *documents; where that is NULL, prints the table for people. */
 void bench_report(const bench *now, json_t **documents);
+
+/* Plain memory, for the rows beside Strata's: `bytes` at `base`, which a huge page may begin at. */
+typedef struct bench_mapping {
+    unsigned char *base; /* NULL: none */
+    void *mapping_;
+    size_t mapping_bytes_;
+} bench_mapping;
+
+/* Maps memory that nobody has touched, with or without huge pages. Not TOOL_DONE after a line on
+ * stderr, and then there is no mapping. */
+int bench_map(bench_mapping *out, const char *name, size_t bytes, bool huge);
+/* By one munmap. False where the system refuses; none: true. */
+bool bench_unmap(bench_mapping *mapping);
 
 /* The benches. Return an exit status; rows go to *documents, or to stdout where that is NULL. */
 int bench_alloc(const bench_options *options, json_t **documents);

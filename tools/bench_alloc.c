@@ -7,7 +7,7 @@
  * and nothing can be left out. No row looks whether a block was given: the areas are large enough,
  * and the limit has no such question either. */
 #include "bench.h"
-#include "cli.h"
+#include "message.h"
 #include "tool.h"
 
 #include <strata/heap.h>
@@ -15,7 +15,6 @@
 #include <strata/model.h>
 
 #include <stdlib.h>
-#include <string.h>
 
 #define BLOCKS       1024
 #define ALIGN        16
@@ -53,8 +52,9 @@ static inline void touch(void *block)
     __asm__ volatile("" : : "r"(block) : "memory");
 }
 
-/* --- runs: one function each, never inlined, so that each is compiled for itself
- * ----------------*/
+/* --- runs --------------------------------------------------------------------------------------
+ *
+ * One function each, never inlined, so that each is compiled for itself. */
 
 __attribute__((noinline)) static bool run_limit(alloc_bench *now)
 {
@@ -62,7 +62,7 @@ __attribute__((noinline)) static bool run_limit(alloc_bench *now)
     for (size_t pass = 0; pass < BUMP_PASSES; pass++) {
         bump->cursor = now->plain_base;
         for (size_t i = 0; i < BLOCKS; i++) {
-            const uintptr_t at = (bump->cursor + (ALIGN - 1)) & ~(uintptr_t)(ALIGN - 1);
+            uintptr_t at = (bump->cursor + (ALIGN - 1)) & ~(uintptr_t)(ALIGN - 1);
             bump->cursor = at + now->sizes[i];
             touch((void *)at);
         }
@@ -177,20 +177,19 @@ static const alloc_row rows[] = {
     {FREED, "strata-heap-lane", HEAP_PASSES, run_heap_lane},
     {FREED, "glibc", HEAP_PASSES, run_glibc},
 };
-#define ROW_COUNT  (sizeof(rows) / sizeof(rows[0]))
+#define ROW_COUNT  (sizeof rows / sizeof rows[0])
 #define ROW_LIMIT  0
 #define ROW_STRATA 1
 
-static bool run_row(void *user, size_t row, bench_row *into, double *seconds)
+static int run_row(void *user, size_t row, bench_row *into, double *seconds)
 {
     (void)into;
-    const uint64_t began_ns = strata_now_ns();
+    uint64_t began_ns = strata_now_ns();
     if (!rows[row].run(user)) {
-        (void)cli_fail("strata bench", "alloc: %s: an allocation failed", rows[row].allocator);
-        return false;
+        return message_fail(BENCH_NAME, "alloc: %s: a rewind was refused", rows[row].allocator);
     }
     *seconds = (double)(strata_now_ns() - began_ns) / 1e9;
-    return true;
+    return TOOL_DONE;
 }
 
 /* --- setting up --------------------------------------------------------------------------------*/
@@ -219,8 +218,7 @@ static strata_status open_heap(alloc_bench *now, strata_error *err)
     return status == STRATA_OK ? strata_heap_lane_open(&now->heap_lane, now->heap, err) : status;
 }
 
-/* Sizes from 16 to 112, seldom a multiple of the alignment; the same in every run of the program.
- */
+/* From 16 to 112, seldom a multiple of the alignment; the same in every run of the program. */
 static void choose_sizes(alloc_bench *now)
 {
     uint32_t state = 12345;
@@ -267,7 +265,7 @@ static int tear_down(alloc_bench *now, int status)
     strata_lane_close(now->lane);
     if (now->model != NULL && strata_model_release(now->model, NULL, NULL) != STRATA_OK &&
         status == TOOL_DONE) {
-        status = cli_fail("strata bench", "alloc: the model's release failed");
+        status = message_fail(BENCH_NAME, "alloc: the model's release failed");
     }
     (void)strata_model_destroy(&now->model);
     (void)strata_process_destroy(&now->process);
@@ -277,8 +275,9 @@ static int tear_down(alloc_bench *now, int status)
 static int measure(alloc_bench *now, const bench_options *options, json_t **documents)
 {
     strata_error error;
-    if (set_up(now, &error) != STRATA_OK) {
-        return cli_fail("strata bench", "alloc: %s", error.text);
+    strata_status ready = set_up(now, &error);
+    if (ready != STRATA_OK) {
+        return message_status(BENCH_NAME, ready, "alloc: %s", error.text);
     }
     bench *all = bench_create("alloc", options, RUNS_DEFAULT);
     if (all == NULL) {
@@ -288,21 +287,21 @@ static int measure(alloc_bench *now, const bench_options *options, json_t **docu
         (void)bench_add(all, rows[i].workload, rows[i].allocator,
                         (double)rows[i].passes * (double)BLOCKS, ROW_LIMIT, ROW_STRATA);
     }
-    const bool done = bench_measure(all, run_row, now);
-    if (done) {
+    int status = bench_measure(all, run_row, now);
+    if (status == TOOL_DONE) {
         bench_report(all, documents);
     }
     bench_destroy(all);
-    return done ? TOOL_DONE : TOOL_FAILED;
+    return status;
 }
 
 int bench_alloc(const bench_options *options, json_t **documents)
 {
-    alloc_bench *now = calloc(1, sizeof(*now));
+    alloc_bench *now = calloc(1, sizeof *now);
     if (now == NULL) {
-        return cli_fail("strata bench", "alloc: out of memory");
+        return message_fail(BENCH_NAME, "alloc: out of memory");
     }
-    const int status = tear_down(now, measure(now, options, documents));
+    int status = tear_down(now, measure(now, options, documents));
     free(now);
     return status;
 }

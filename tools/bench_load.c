@@ -5,8 +5,8 @@
  * made here, with holes for data: reading a hole goes through the page cache like any other page,
  * and a gibibyte need not be written. */
 #include "bench.h"
-#include "cli.h"
 #include "load_model.h"
+#include "message.h"
 #include "tool.h"
 
 #include <errno.h>
@@ -20,7 +20,6 @@
 #define TENSOR_BYTES  ((size_t)1 << 20)
 #define TENSORS_MAX   4096
 #define CHUNK_BYTES   ((size_t)16 << 20) /* what load_model.c reads at a time */
-#define HUGE_BYTES    ((size_t)2 << 20)
 #define RUNS_DEFAULT  9
 
 typedef struct load_bench {
@@ -32,9 +31,8 @@ typedef struct load_bench {
     off_t data_offset;
     strata_process *process;
     strata_model_config config;
-    load_model loaded;      /* stays: the region that "read" reads into */
-    unsigned char *faulted; /* stays: the plain counterpart */
-    unsigned char *mapping;
+    load_model loaded;     /* stays: the region that "read" reads into */
+    bench_mapping faulted; /* stays: the plain counterpart */
 } load_bench;
 
 /* --- the file ----------------------------------------------------------------------------------*/
@@ -42,7 +40,7 @@ typedef struct load_bench {
 /* The header of a safetensors file, to be freed. */
 static char *make_header(const load_bench *now, size_t *length)
 {
-    const size_t capacity = 128 * (now->tensors + 1);
+    size_t capacity = 128 * (now->tensors + 1);
     char *text = malloc(capacity);
     if (text == NULL) {
         return NULL;
@@ -66,132 +64,110 @@ static char *make_header(const load_bench *now, size_t *length)
 static bool write_file(load_bench *now, const char *text, size_t length)
 {
     unsigned char head[8];
-    for (size_t i = 0; i < sizeof(head); i++) {
+    for (size_t i = 0; i < sizeof head; i++) {
         head[i] = (unsigned char)(length >> (8 * i));
     }
-    now->data_offset = (off_t)(sizeof(head) + length);
-    return write(now->fd, head, sizeof(head)) == (ssize_t)sizeof(head) &&
+    now->data_offset = (off_t)(sizeof head + length);
+    return write(now->fd, head, sizeof head) == (ssize_t)sizeof head &&
            write(now->fd, text, length) == (ssize_t)length &&
            ftruncate(now->fd, now->data_offset + (off_t)now->bytes) == 0;
 }
 
 static int make_file(load_bench *now, const char *folder)
 {
-    const int length = snprintf(now->path, sizeof(now->path), "%s/strata-bench-XXXXXX", folder);
-    if (length < 0 || (size_t)length >= sizeof(now->path)) {
-        return cli_refuse("strata bench", "--folder: longer than %zu bytes; name another",
-                          sizeof(now->path) - 32);
+    int length = snprintf(now->path, sizeof now->path, "%s/strata-bench-XXXXXX", folder);
+    if (length < 0 || (size_t)length >= sizeof now->path) {
+        return message_refuse(BENCH_NAME, "--folder: longer than %zu bytes; name another",
+                              sizeof now->path - 32);
     }
     now->fd = mkostemp(now->path, O_CLOEXEC);
     if (now->fd < 0) {
-        const int code = errno;
+        int code = errno;
         now->path[0] = '\0';
-        return cli_refuse("strata bench", "--folder: %.3000s: %s; name a folder for a file", folder,
-                          strerror(code));
+        return message_refuse(BENCH_NAME, "--folder: %.3000s: %s; name a folder for a file", folder,
+                              strerror(code));
     }
     size_t header = 0;
     char *text = make_header(now, &header);
-    const bool written = text != NULL && write_file(now, text, header);
-    const int code = errno;
+    bool written = text != NULL && write_file(now, text, header);
+    int code = errno;
     free(text);
     return written ? TOOL_DONE
-                   : cli_fail("strata bench", "load: %s: %s", now->path, strerror(code));
-}
-
-/* --- plain memory ------------------------------------------------------------------------------*/
-
-static unsigned char *map_plain(size_t bytes, unsigned char **mapping)
-{
-    *mapping = mmap(NULL, bytes + HUGE_BYTES, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (*mapping == MAP_FAILED) {
-        *mapping = NULL;
-        (void)cli_fail("strata bench", "load: no memory for %zu bytes; use a smaller --bytes",
-                       bytes);
-        return NULL;
-    }
-    (void)madvise(*mapping, bytes + HUGE_BYTES, MADV_HUGEPAGE);
-    return *mapping + (HUGE_BYTES - (uintptr_t)*mapping % HUGE_BYTES) % HUGE_BYTES;
-}
-
-static void unmap_plain(size_t bytes, unsigned char *mapping)
-{
-    if (mapping != NULL) {
-        (void)munmap(mapping, bytes + HUGE_BYTES);
-    }
-}
-
-static bool read_plain(const load_bench *now, unsigned char *into)
-{
-    for (size_t done = 0; done < now->bytes;) {
-        const size_t rest = now->bytes - done;
-        const size_t wanted = rest < CHUNK_BYTES ? rest : CHUNK_BYTES;
-        const ssize_t got = pread(now->fd, into + done, wanted, now->data_offset + (off_t)done);
-        if (got <= 0) {
-            (void)cli_fail("strata bench", "load: %s: pread: %s", now->path,
-                           got == 0 ? "the file has become shorter" : strerror(errno));
-            return false;
-        }
-        done += (size_t)got;
-    }
-    return true;
+                   : message_fail(BENCH_NAME, "load: %s: %s", now->path, strerror(code));
 }
 
 /* --- rows --------------------------------------------------------------------------------------*/
+
+static int read_plain(const load_bench *now, unsigned char *into)
+{
+    for (size_t done = 0; done < now->bytes;) {
+        size_t rest = now->bytes - done;
+        size_t wanted = rest < CHUNK_BYTES ? rest : CHUNK_BYTES;
+        ssize_t got = pread(now->fd, into + done, wanted, now->data_offset + (off_t)done);
+        if (got <= 0) {
+            return message_fail(BENCH_NAME, "load: %s: pread: %s", now->path,
+                                got == 0 ? "the file has become shorter" : strerror(errno));
+        }
+        done += (size_t)got;
+    }
+    return TOOL_DONE;
+}
 
 static double since(uint64_t began_ns)
 {
     return (double)(strata_now_ns() - began_ns) / 1e9;
 }
 
-static bool read_into_faulted(load_bench *now, double *seconds)
+static int read_into_faulted(load_bench *now, double *seconds)
 {
-    const uint64_t began_ns = strata_now_ns();
-    const bool done = read_plain(now, now->faulted);
+    uint64_t began_ns = strata_now_ns();
+    int status = read_plain(now, now->faulted.base);
     *seconds = since(began_ns);
-    return done;
+    return status;
 }
 
-static bool read_into_region(load_bench *now, double *seconds)
+static int read_into_region(load_bench *now, double *seconds)
 {
     strata_error error;
     progress bar = {0};
-    const uint64_t began_ns = strata_now_ns();
-    const strata_status status = load_model_read(&now->loaded, &bar, &error);
+    uint64_t began_ns = strata_now_ns();
+    strata_status status = load_model_read(&now->loaded, &bar, &error);
     *seconds = since(began_ns);
-    if (status != STRATA_OK) {
-        (void)cli_fail("strata bench", "load: %s", error.text);
-    }
-    return status == STRATA_OK;
+    return status == STRATA_OK ? TOOL_DONE
+                               : message_status(BENCH_NAME, status, "load: %s", error.text);
 }
 
 /* Faulted in by one call, where the kernel has it (5.14). In a virtual machine this row jumps where
  * its pages come from memory that the guest has never touched; its spread then says so. */
-static bool map_and_read(load_bench *now, double *seconds)
+static int map_and_read(load_bench *now, double *seconds)
 {
-    unsigned char *mapping;
-    const uint64_t began_ns = strata_now_ns();
-    unsigned char *into = map_plain(now->bytes, &mapping);
-    if (into != NULL) {
-        (void)madvise(into, now->bytes, MADV_POPULATE_WRITE);
+    bench_mapping fresh;
+    uint64_t began_ns = strata_now_ns();
+    int status = bench_map(&fresh, "load", now->bytes, true);
+    if (status == TOOL_DONE) {
+        (void)madvise(fresh.base, now->bytes, MADV_POPULATE_WRITE);
+        status = read_plain(now, fresh.base);
     }
-    const bool done = into != NULL && read_plain(now, into);
     *seconds = since(began_ns);
-    unmap_plain(now->bytes, mapping);
-    return done;
+    (void)bench_unmap(&fresh);
+    return status;
 }
 
-static bool malloc_and_read(load_bench *now, double *seconds)
+static int malloc_and_read(load_bench *now, double *seconds)
 {
-    const uint64_t began_ns = strata_now_ns();
+    uint64_t began_ns = strata_now_ns();
     unsigned char *into = malloc(now->bytes);
-    const bool done = into != NULL && read_plain(now, into);
+    int status = into != NULL ? read_plain(now, into)
+                              : message_fail(BENCH_NAME,
+                                             "load: malloc of %zu bytes failed; use a "
+                                             "smaller --bytes",
+                                             now->bytes);
     *seconds = since(began_ns);
     free(into);
-    return done;
+    return status;
 }
 
-static bool load_and_release(load_bench *now, bench_row *into, double *seconds)
+static int load_and_release(load_bench *now, bench_row *into, double *seconds)
 {
     strata_error error;
     load_model fresh;
@@ -200,19 +176,17 @@ static bool load_and_release(load_bench *now, bench_row *into, double *seconds)
     if (status == STRATA_OK) {
         status = load_model_fill(&fresh, now->process, &now->config, false, &bar, &error);
     }
-    if (status != STRATA_OK) {
-        (void)cli_fail("strata bench", "load: %s", error.text);
-    }
     *seconds = (double)fresh.load_ns / 1e9;
     (void)load_model_release(&fresh);
     into->unmaps = (machine_count){.known = true, .value = fresh.release.unmaps};
     (void)load_model_close(&fresh);
-    return status == STRATA_OK;
+    return status == STRATA_OK ? TOOL_DONE
+                               : message_status(BENCH_NAME, status, "load: %s", error.text);
 }
 
 enum { READ_LIMIT, READ_STRATA, READ_AGAIN, FULL_LIMIT, FULL_STRATA, FULL_MALLOC };
 
-static bool run_row(void *user, size_t row, bench_row *into, double *seconds)
+static int run_row(void *user, size_t row, bench_row *into, double *seconds)
 {
     switch (row) {
     case READ_STRATA:
@@ -243,12 +217,12 @@ static int measure(load_bench *now, const bench_options *options, json_t **docum
     (void)bench_add(all, FULL, "limit", 0, FULL_LIMIT, FULL_STRATA);
     (void)bench_add(all, FULL, "strata", 0, FULL_LIMIT, FULL_STRATA);
     (void)bench_add(all, FULL, "malloc", 0, FULL_LIMIT, FULL_STRATA);
-    const bool done = bench_measure(all, run_row, now);
-    if (done) {
+    int status = bench_measure(all, run_row, now);
+    if (status == TOOL_DONE) {
         bench_report(all, documents);
     }
     bench_destroy(all);
-    return done ? TOOL_DONE : TOOL_FAILED;
+    return status;
 }
 
 /* --- setting up --------------------------------------------------------------------------------*/
@@ -256,12 +230,12 @@ static int measure(load_bench *now, const bench_options *options, json_t **docum
 /* The file's pages, the region, its plain counterpart, and one more of either while a row runs. */
 static int check_fits(const load_bench *now)
 {
-    const machine_count available = machine_memory_available_bytes();
+    machine_count available = machine_memory_available_bytes();
     if (available.known && available.value / 5 < now->bytes) {
-        return cli_refuse("strata bench",
-                          "load: five times %zu bytes are not available; use a "
-                          "smaller --bytes",
-                          now->bytes);
+        return message_refuse(BENCH_NAME,
+                              "load: five times %zu bytes are not available; use a "
+                              "smaller --bytes",
+                              now->bytes);
     }
     return TOOL_DONE;
 }
@@ -280,22 +254,21 @@ static int set_up(load_bench *now)
         status = load_model_fill(&now->loaded, now->process, &now->config, false, &bar, &error);
     }
     if (status != STRATA_OK) {
-        return cli_fail("strata bench", "load: %s", error.text);
+        return message_status(BENCH_NAME, status, "load: %s", error.text);
     }
-    now->faulted = map_plain(now->bytes, &now->mapping);
-    if (now->faulted == NULL) {
-        return TOOL_FAILED;
+    int mapped = bench_map(&now->faulted, "load", now->bytes, true);
+    if (mapped == TOOL_DONE) {
+        memset(now->faulted.base, 1, now->bytes);
     }
-    memset(now->faulted, 1, now->bytes);
-    return TOOL_DONE;
+    return mapped;
 }
 
 static int tear_down(load_bench *now, int status)
 {
-    unmap_plain(now->bytes, now->mapping);
+    (void)bench_unmap(&now->faulted);
     if (now->process != NULL) {
         if (load_model_release(&now->loaded) != STRATA_OK && status == TOOL_DONE) {
-            status = cli_fail("strata bench", "load: the model's release failed");
+            status = message_fail(BENCH_NAME, "load: the model's release failed");
         }
         (void)load_model_close(&now->loaded);
     }
@@ -309,11 +282,11 @@ static int tear_down(load_bench *now, int status)
 
 int bench_load(const bench_options *options, json_t **documents)
 {
-    load_bench *now = calloc(1, sizeof(*now));
+    load_bench *now = calloc(1, sizeof *now);
     if (now == NULL) {
-        return cli_fail("strata bench", "load: out of memory");
+        return message_fail(BENCH_NAME, "load: out of memory");
     }
-    const size_t bytes = options->bytes == 0 ? BYTES_DEFAULT : (size_t)options->bytes;
+    size_t bytes = options->bytes == 0 ? BYTES_DEFAULT : (size_t)options->bytes;
     now->tensors = bytes / TENSOR_BYTES < TENSORS_MAX ? bytes / TENSOR_BYTES : TENSORS_MAX;
     now->tensor_bytes = bytes / now->tensors / 64 * 64;
     now->bytes = now->tensors * now->tensor_bytes;

@@ -2,17 +2,15 @@
  *
  * The same number of bytes in the same number of touched blocks, given back by one munmap (the
  * limit), by a model's release, and by freeing block after block, while a second thread of this
- * process runs on the other core, so that there is somebody to interrupt. Filling is not measured.
+ * process runs on the other core: without it there is nobody to interrupt. Filling is not measured.
  */
 #include "bench.h"
-#include "cli.h"
+#include "message.h"
 #include "tool.h"
 
 #include <strata/model.h>
 
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #define BLOCK_BYTES   ((size_t)64 << 10)
 #define BYTES_DEFAULT ((size_t)256 << 20)
@@ -49,28 +47,23 @@ static void note(const release_bench *now, bench_row *into, const machine_cost *
 
 /* --- the limit: one mapping, one munmap --------------------------------------------------------*/
 
-static bool run_limit(release_bench *now, bool huge, bench_row *into, double *seconds)
+static int run_limit(release_bench *now, bool huge, bench_row *into, double *seconds)
 {
-    const size_t whole = now->bytes + HUGE_BYTES;
-    unsigned char *mapping = mmap(NULL, whole, PROT_READ | PROT_WRITE,
-                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mapping == MAP_FAILED) {
-        (void)cli_fail("strata bench", "release: mmap of %zu bytes failed; use a smaller --bytes",
-                       whole);
-        return false;
+    bench_mapping mapping;
+    int status = bench_map(&mapping, "release", now->bytes, huge);
+    if (status != TOOL_DONE) {
+        return status;
     }
-    const size_t skip = (HUGE_BYTES - (uintptr_t)mapping % HUGE_BYTES) % HUGE_BYTES;
-    (void)madvise(mapping, whole, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-    fill(mapping + skip, now->bytes);
+    fill(mapping.base, now->bytes);
 
-    const machine_count resident = machine_resident_bytes();
+    machine_count resident = machine_resident_bytes();
     machine_window window;
     machine_window_begin(&window);
-    const int failed = munmap(mapping, whole);
-    const machine_cost cost = machine_window_end(&window);
+    bool unmapped = bench_unmap(&mapping);
+    machine_cost cost = machine_window_end(&window);
     note(now, into, &cost, resident, seconds);
     into->unmaps = (machine_count){.known = true, .value = 1};
-    return failed == 0;
+    return unmapped ? TOOL_DONE : message_fail(BENCH_NAME, "release: munmap failed");
 }
 
 /* --- strata: many blocks in an arena, one release ----------------------------------------------*/
@@ -86,8 +79,7 @@ static strata_status fill_model(release_bench *now, strata_model *model, bool hu
     config.region.pages = huge ? STRATA_PAGES_THP : STRATA_PAGES_DEFAULT;
     config.guard = STRATA_GUARD_OFF;
     strata_arena *arena;
-    const strata_status status =
-        strata_arena_create(&arena, strata_model_root(model), &config, err);
+    strata_status status = strata_arena_create(&arena, strata_model_root(model), &config, err);
     for (size_t i = 0; status == STRATA_OK && i < now->blocks; i++) {
         unsigned char *block = strata_arena_alloc(arena, BLOCK_BYTES, 64);
         if (block == NULL) {
@@ -99,7 +91,7 @@ static strata_status fill_model(release_bench *now, strata_model *model, bool hu
     return status;
 }
 
-static bool run_strata(release_bench *now, bool huge, bench_row *into, double *seconds)
+static int run_strata(release_bench *now, bool huge, bench_row *into, double *seconds)
 {
     strata_error error;
     strata_model *model = NULL;
@@ -108,47 +100,46 @@ static bool run_strata(release_bench *now, bool huge, bench_row *into, double *s
         status = fill_model(now, model, huge, &error);
     }
     if (status != STRATA_OK) {
-        (void)cli_fail("strata bench", "release: %s", error.text);
         (void)strata_model_release(model, NULL, NULL);
         (void)strata_model_destroy(&model);
-        return false;
+        return message_status(BENCH_NAME, status, "release: %s", error.text);
     }
     strata_report report;
     strata_report_init(&report, NULL, NULL);
-    const machine_count resident = machine_resident_bytes();
+    machine_count resident = machine_resident_bytes();
     machine_window window;
     machine_window_begin(&window);
     status = strata_model_release(model, NULL, &report);
-    const machine_cost cost = machine_window_end(&window);
+    machine_cost cost = machine_window_end(&window);
     note(now, into, &cost, resident, seconds);
     into->unmaps = (machine_count){.known = true, .value = report.unmaps};
     (void)strata_model_destroy(&model);
     if (status != STRATA_OK || report.verdict == STRATA_VERDICT_SHORT) {
-        (void)cli_fail("strata bench", "release: the model's release failed");
-        return false;
+        return message_fail(BENCH_NAME, "release: the model's release failed");
     }
-    return true;
+    return TOOL_DONE;
 }
 
-/* --- glibc: block after block, newest first
- * -----------------------------------------------------*/
+/* --- glibc: block after block, newest first ----------------------------------------------------*/
 
-static bool run_glibc(release_bench *now, bench_row *into, double *seconds)
+static int run_glibc(release_bench *now, bench_row *into, double *seconds)
 {
     size_t have = 0;
     while (have < now->blocks && (now->list[have] = malloc(BLOCK_BYTES)) != NULL) {
         fill(now->list[have], BLOCK_BYTES);
         have++;
     }
-    const machine_count resident = machine_resident_bytes();
+    machine_count resident = machine_resident_bytes();
     machine_window window;
     machine_window_begin(&window);
     for (size_t i = have; i > 0; i--) {
         free(now->list[i - 1]);
     }
-    const machine_cost cost = machine_window_end(&window);
+    machine_cost cost = machine_window_end(&window);
     note(now, into, &cost, resident, seconds);
-    return have == now->blocks;
+    return have == now->blocks
+               ? TOOL_DONE
+               : message_fail(BENCH_NAME, "release: malloc failed; use a smaller --bytes");
 }
 
 /* --- rows --------------------------------------------------------------------------------------*/
@@ -156,7 +147,7 @@ static bool run_glibc(release_bench *now, bench_row *into, double *seconds)
 #define HUGE  "64 KiB blocks, huge pages"
 #define SMALL "64 KiB blocks, 4 KiB pages"
 
-static bool run_row(void *user, size_t row, bench_row *into, double *seconds)
+static int run_row(void *user, size_t row, bench_row *into, double *seconds)
 {
     switch (row) {
     case 0:
@@ -172,7 +163,7 @@ static bool run_row(void *user, size_t row, bench_row *into, double *seconds)
     }
 }
 
-static bool measure(release_bench *now, bench *all)
+static int measure(release_bench *now, bench *all)
 {
     (void)bench_add(all, HUGE, "limit", 0, 0, 1);
     (void)bench_add(all, HUGE, "strata", 0, 0, 1);
@@ -181,9 +172,9 @@ static bool measure(release_bench *now, bench *all)
     (void)bench_add(all, SMALL, "glibc", 0, 2, 3);
     machine_neighbour neighbour;
     now->beside = machine_neighbour_start(&neighbour);
-    const bool done = bench_measure(all, run_row, now);
+    int status = bench_measure(all, run_row, now);
     machine_neighbour_stop(&neighbour);
-    return done;
+    return status;
 }
 
 int bench_release(const bench_options *options, json_t **documents)
@@ -195,16 +186,18 @@ int bench_release(const bench_options *options, json_t **documents)
     };
     now.bytes = now.bytes == 0 ? HUGE_BYTES : now.bytes;
     now.blocks = now.bytes / BLOCK_BYTES;
-    now.list = calloc(now.blocks, sizeof(*now.list));
+    now.list = calloc(now.blocks, sizeof *now.list);
     bench *all = bench_create("release", options, RUNS_DEFAULT);
     int status = TOOL_FAILED;
     if (now.list == NULL) {
-        (void)cli_fail("strata bench", "release: no memory for %zu blocks", now.blocks);
+        (void)message_fail(BENCH_NAME, "release: no memory for %zu blocks", now.blocks);
     } else if (strata_process_create(&now.process, NULL, &error) != STRATA_OK) {
-        (void)cli_fail("strata bench", "release: %s", error.text);
-    } else if (all != NULL && measure(&now, all)) {
-        bench_report(all, documents);
-        status = TOOL_DONE;
+        (void)message_fail(BENCH_NAME, "release: %s", error.text);
+    } else if (all != NULL) {
+        status = measure(&now, all);
+        if (status == TOOL_DONE) {
+            bench_report(all, documents);
+        }
     }
     bench_destroy(all);
     (void)strata_process_destroy(&now.process);

@@ -4,7 +4,9 @@
  * what we refuse (a sign, trailing text, octal) and their messages name no remedy. */
 #include "cli.h"
 
+#include "message.h"
 #include "output.h"
+#include "text.h"
 #include "tool.h"
 
 #include <strata/units.h>
@@ -12,7 +14,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <popt.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,6 @@
 #include <unistd.h>
 
 #define OPTIONS_MAX 32
-#define LINE_MAX_   1024
 #define SHOWN_MAX   96 /* bytes of a refused value that are shown */
 
 /* popt's val of our i-th option is i + 1: 0 means "stored by popt itself". */
@@ -34,83 +34,16 @@ typedef struct line_state {
     size_t kept_count;
 } line_state;
 
-/* --- messages ----------------------------------------------------------------------------------*/
-
-static void say(const char *name, const char *format, va_list list)
-{
-    char text[LINE_MAX_];
-    (void)vsnprintf(text, sizeof(text), format, list);
-    for (char *at = text; *at != '\0'; at++) {
-        if ((unsigned char)*at < 0x20 || *at == 0x7f) {
-            *at = '?';
-        }
-    }
-    (void)fprintf(stderr, "%s: %s\n", name, text);
-}
-
-int cli_refuse(const char *name, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    say(name, format, list);
-    va_end(list);
-    return TOOL_UNUSABLE;
-}
-
-int cli_fail(const char *name, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    say(name, format, list);
-    va_end(list);
-    return TOOL_FAILED;
-}
-
-int cli_status(strata_status status)
-{
-    switch (status) {
-    case STRATA_OK:
-        return TOOL_DONE;
-    case STRATA_INVALID:
-    case STRATA_LIMIT:
-    case STRATA_BUDGET:
-    case STRATA_UNSUPPORTED:
-        return TOOL_UNUSABLE;
-    default:
-        return TOOL_FAILED;
-    }
-}
-
 /* --- values ------------------------------------------------------------------------------------*/
-
-/* Digits only; false where the number does not fit. */
-static bool read_count(const char *text, uint64_t *value)
-{
-    uint64_t sum = 0;
-    if (*text == '\0') {
-        return false;
-    }
-    for (; *text != '\0'; text++) {
-        if (*text < '0' || *text > '9') {
-            return false;
-        }
-        if (__builtin_mul_overflow(sum, 10U, &sum) ||
-            __builtin_add_overflow(sum, (uint64_t)(*text - '0'), &sum)) {
-            return false;
-        }
-    }
-    *value = sum;
-    return true;
-}
 
 static int store_count(const cli_command *command, const cli_option *option, const char *text)
 {
     uint64_t value;
-    if (!read_count(text, &value) || value < option->least || value > option->most) {
-        return cli_refuse(command->name,
-                          "--%s: \"%.*s\" is no number it takes; write one from %llu to %llu",
-                          option->name, SHOWN_MAX, text, (unsigned long long)option->least,
-                          (unsigned long long)option->most);
+    if (!text_number(text, option->most, &value) || value < option->least) {
+        return message_refuse(command->name,
+                              "--%s: \"%.*s\" is no number it takes; write one from %llu to %llu",
+                              option->name, SHOWN_MAX, text, (unsigned long long)option->least,
+                              (unsigned long long)option->most);
     }
     *(uint64_t *)option->into = value;
     return TOOL_DONE;
@@ -121,14 +54,14 @@ static int store_size(const cli_command *command, const cli_option *option, cons
     uint64_t value;
     strata_error error;
     if (strata_size_parse(text, &value, &error) != STRATA_OK) {
-        return cli_refuse(command->name, "--%s: %s", option->name, error.text);
+        return message_refuse(command->name, "--%s: %s", option->name, error.text);
     }
     if (value < option->least || value > option->most) {
         char least[STRATA_UNITS_TEXT_MAX];
         char most[STRATA_UNITS_TEXT_MAX];
-        return cli_refuse(command->name, "--%s: \"%.*s\" is out of range; write %s to %s",
-                          option->name, SHOWN_MAX, text, strata_size_show(option->least, least),
-                          strata_size_show(option->most, most));
+        return message_refuse(command->name, "--%s: \"%.*s\" is out of range; write %s to %s",
+                              option->name, SHOWN_MAX, text, strata_size_show(option->least, least),
+                              strata_size_show(option->most, most));
     }
     *(uint64_t *)option->into = value;
     return TOOL_DONE;
@@ -142,8 +75,8 @@ static int store_text(const cli_command *command, const cli_option *option, cons
     }
     cli_texts *texts = option->into;
     if (texts->count == CLI_TEXTS_MAX) {
-        return cli_refuse(command->name, "--%s: given more than %d times; leave some out",
-                          option->name, CLI_TEXTS_MAX);
+        return message_refuse(command->name, "--%s: given more than %d times; leave some out",
+                              option->name, CLI_TEXTS_MAX);
     }
     texts->items[texts->count++] = text;
     return TOOL_DONE;
@@ -192,11 +125,11 @@ static void build_table(line_state *state, const cli_command *command)
 
 static bool make_context(line_state *state, const cli_command *command, int argc, const char **argv)
 {
-    state->argv = calloc((size_t)argc + 1, sizeof(*state->argv));
+    state->argv = calloc((size_t)argc + 1, sizeof *state->argv);
     if (state->argv == NULL) {
         return false;
     }
-    memcpy(state->argv, argv, (size_t)argc * sizeof(*argv));
+    memcpy(state->argv, argv, (size_t)argc * sizeof *argv);
     state->argv[0] = command->name; /* what the usage line opens with */
     state->context = poptGetContext(NULL, argc, state->argv, state->table,
                                     command->stop_early ? POPT_CONTEXT_POSIXMEHARDER : 0);
@@ -206,7 +139,7 @@ static bool make_context(line_state *state, const cli_command *command, int argc
 static int print_help(line_state *state, const cli_command *command)
 {
     char usage[256];
-    (void)snprintf(usage, sizeof(usage), "[OPTION...]%s%s", command->arguments == NULL ? "" : " ",
+    (void)snprintf(usage, sizeof usage, "[OPTION...]%s%s", command->arguments == NULL ? "" : " ",
                    command->arguments == NULL ? "" : command->arguments);
     poptSetOtherOptionHelp(state->context, usage);
     poptPrintHelp(state->context, stdout, 0);
@@ -222,12 +155,12 @@ static int take_value(line_state *state, const cli_command *command, const cli_o
     char *text = poptGetOptArg(state->context);
     if (option->kind != CLI_KIND_FLAG) {
         if (text == NULL) {
-            return cli_fail(command->name, "--%s: out of memory", option->name);
+            return message_fail(command->name, "--%s: out of memory", option->name);
         }
-        if (state->kept_count == sizeof(state->kept) / sizeof(state->kept[0])) {
+        if (state->kept_count == sizeof state->kept / sizeof state->kept[0]) {
             free(text);
-            return cli_refuse(command->name, "--%s: too many options; leave some out",
-                              option->name);
+            return message_refuse(command->name, "--%s: too many options; leave some out",
+                                  option->name);
         }
         state->kept[state->kept_count++] = text;
     }
@@ -238,20 +171,20 @@ static int refuse_option(const line_state *state, const cli_command *command, in
 {
     const char *bad = poptBadOption(state->context, POPT_BADOPTION_NOALIAS);
     const char *reason = error == POPT_ERROR_BADOPT ? "unknown option" : poptStrerror(error);
-    return cli_refuse(command->name, "%.*s: %s; see `%s --help`", SHOWN_MAX,
-                      bad == NULL ? "?" : bad, reason, command->name);
+    return message_refuse(command->name, "%.*s: %s; see `%s --help`", SHOWN_MAX,
+                          bad == NULL ? "?" : bad, reason, command->name);
 }
 
 static int check_arguments(const cli_line *line, const cli_command *command)
 {
     if (line->argument_count < command->arguments_least) {
-        return cli_refuse(command->name, "%s is missing; see `%s --help`", command->arguments,
-                          command->name);
+        return message_refuse(command->name, "%s is missing; see `%s --help`", command->arguments,
+                              command->name);
     }
     if (line->argument_count > command->arguments_most) {
-        return cli_refuse(command->name, "%.*s: one argument too many (it takes %zu); leave it out",
-                          SHOWN_MAX, line->arguments[command->arguments_most],
-                          command->arguments_most);
+        return message_refuse(command->name,
+                              "%.*s: one argument too many (it takes %zu); leave it out", SHOWN_MAX,
+                              line->arguments[command->arguments_most], command->arguments_most);
     }
     return TOOL_DONE;
 }
@@ -281,15 +214,15 @@ bool cli_parse(cli_line *line, const cli_command *command, int argc, const char 
 {
     static const char *const nothing[] = {NULL};
     *line = (cli_line){.arguments = nothing};
-    line_state *state = calloc(1, sizeof(*state));
+    line_state *state = calloc(1, sizeof *state);
     line->ours_ = state;
     if (state == NULL) {
-        *status = cli_fail(command->name, "out of memory");
+        *status = message_fail(command->name, "out of memory");
         return false;
     }
     build_table(state, command);
     if (!make_context(state, command, argc, argv)) {
-        *status = cli_fail(command->name, "out of memory");
+        *status = message_fail(command->name, "out of memory");
         return false;
     }
     if (!take_options(state, command, status)) {
@@ -328,7 +261,7 @@ static char *read_text(const char *name, const char *path, size_t *length)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        (void)cli_refuse(name, "--config: %s: %s; name a readable file", path, strerror(errno));
+        (void)message_refuse(name, "--config: %s: %s; name a readable file", path, strerror(errno));
         return NULL;
     }
     char *text = malloc(CLI_CONFIG_BYTES_MAX + 1);
@@ -342,14 +275,14 @@ static char *read_text(const char *name, const char *path, size_t *length)
         }
         have += got > 0 ? (size_t)got : 0;
     }
-    const int code = errno;
+    int code = errno;
     (void)close(fd);
     if (text == NULL || got < 0) {
-        (void)cli_refuse(name, "--config: %s: %s; name a readable file", path,
-                         text == NULL ? "out of memory" : strerror(code));
+        (void)message_refuse(name, "--config: %s: %s; name a readable file", path,
+                             text == NULL ? "out of memory" : strerror(code));
     } else if (have > CLI_CONFIG_BYTES_MAX) {
-        (void)cli_refuse(name, "--config: %s: larger than %zu bytes; that is no configuration",
-                         path, CLI_CONFIG_BYTES_MAX);
+        (void)message_refuse(name, "--config: %s: larger than %zu bytes; that is no configuration",
+                             path, CLI_CONFIG_BYTES_MAX);
     } else {
         *length = have;
         return text;
@@ -366,10 +299,10 @@ static bool read_file(const char *name, const char *path, strata_model_config *c
         return false;
     }
     strata_error error;
-    const strata_status status = strata_model_config_read(config, text, length, path, &error);
+    strata_status status = strata_model_config_read(config, text, length, path, &error);
     free(text);
     if (status != STRATA_OK) {
-        (void)cli_refuse(name, "--config: %s", error.text);
+        (void)message_refuse(name, "--config: %s", error.text);
         return false;
     }
     return true;
@@ -388,17 +321,17 @@ bool cli_configure(const char *name, const cli_texts *files, const cli_texts *se
     }
     for (size_t i = 0; i < sets->count; i++) {
         if (strata_model_config_set_line(config, sets->items[i], &error) != STRATA_OK) {
-            (void)cli_refuse(name, "--set: %s", error.text);
+            (void)message_refuse(name, "--set: %s", error.text);
             return false;
         }
     }
     if (names != NULL &&
         strata_model_config_expect(config, names, name_count, &error) != STRATA_OK) {
-        (void)cli_refuse(name, "%s", error.text);
+        (void)message_refuse(name, "%s", error.text);
         return false;
     }
     if (strata_model_config_check(config, &error) != STRATA_OK) {
-        (void)cli_refuse(name, "%s", error.text);
+        (void)message_refuse(name, "%s", error.text);
         return false;
     }
     *status = TOOL_DONE;

@@ -1,12 +1,9 @@
-/* cli.h - the command line of one command, and the one line that refuses it.
+/* cli.h - the command line of one command.
  *
  * A thin layer over libpopt: a table of options in, values in the caller's variables out, with
  * `--help` generated from the same table. Every value is taken from popt as text and parsed here,
- * strictly, so that whatever is not usable ends in one line on stderr of one shape,
- *
- *     strata load: --steps: "x" is no number; write one from 0 to 1000000
- *
- * and in exit status 2. Reads the files that `--config` names, because the library reads none. It
+ * strictly, so that whatever is not usable ends in one line on stderr (message.h) and in exit
+ * status 2. Reads the files that `--config` names, because the library reads none. It
  * knows nothing of what a command does. One thread. */
 #ifndef STRATA_TOOL_CLI_H
 #define STRATA_TOOL_CLI_H
@@ -89,15 +86,6 @@ typedef struct cli_line {
 bool cli_parse(cli_line *line, const cli_command *command, int argc, const char **argv,
                int *status);
 void cli_finish(cli_line *line);
-
-/* One line on stderr, "NAME: ..."; control characters become '?'. Return TOOL_UNUSABLE and
- * TOOL_FAILED. */
-int cli_refuse(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
-int cli_fail(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* For what a status makes of a command: INVALID, LIMIT and UNSUPPORTED are the input's or the
- * configuration's fault (2), the rest is work that failed (1). */
-int cli_status(strata_status status);
 
 /* The configuration that `--config` files and then `--set` lines give, over what *config holds.
  * `names` are those that the command creates (NULL: whatever is configured is accepted). False:

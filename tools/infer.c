@@ -6,7 +6,9 @@
 #include "cli.h"
 #include "infer_compare.h"
 #include "infer_report.h"
+#include "message.h"
 #include "output.h"
+#include "text.h"
 #include "tool.h"
 
 #include <strata/gate.h>
@@ -21,6 +23,9 @@
 #define NAME            "strata infer"
 #define MODELS_MAX      16
 #define DEFAULT_LIBRARY "libonnxruntime.so"
+#define RELEASE_ORDER_HELP                                                                        \
+    "newest: after the rounds, newest model first; interleaved: one by one, while the others go " \
+    "on running"
 
 typedef struct arguments {
     const char *runtime;
@@ -29,7 +34,6 @@ typedef struct arguments {
     const char *order;
     cli_texts files;
     cli_texts sets;
-    uint64_t rounds;
     uint64_t threads;
     uint64_t pairs;
     bool compare;
@@ -65,19 +69,19 @@ enum {
 static bool parse_picture(const char *text, size_t length, infer_picture *picture)
 {
     char copy[32];
-    if (length == 0 || length >= sizeof(copy)) {
+    if (length == 0 || length >= sizeof copy) {
         return false;
     }
     memcpy(copy, text, length);
     copy[length] = '\0';
     char *end;
     errno = 0;
-    const long width = strtol(copy, &end, 10);
+    long width = strtol(copy, &end, 10);
     if (*end != 'x' || width < 1 || copy[0] < '0' || copy[0] > '9') {
         return false;
     }
     const char *rest = end + 1;
-    const long height = strtol(rest, &end, 10);
+    long height = strtol(rest, &end, 10);
     if (*end != '\0' || height < 1 || rest[0] < '0' || rest[0] > '9' || errno != 0 ||
         width > 16384 || height > 16384) {
         return false;
@@ -95,17 +99,17 @@ static int parse_shapes(const char *text, infer_setting *setting)
     }
     for (const char *at = text; at != NULL;) {
         const char *comma = strchr(at, ',');
-        const size_t length = comma == NULL ? strlen(at) : (size_t)(comma - at);
+        size_t length = comma == NULL ? strlen(at) : (size_t)(comma - at);
         if (setting->picture_count == INFER_SHAPES_MAX) {
-            return cli_refuse(NAME, "--shapes: more than %d; leave some out", INFER_SHAPES_MAX);
+            return message_refuse(NAME, "--shapes: more than %d; leave some out", INFER_SHAPES_MAX);
         }
         if (!parse_picture(at, length, &setting->pictures[setting->picture_count])) {
-            return cli_refuse(NAME,
-                              "--shapes: \"%.64s\" is no list of shapes; write WIDTHxHEIGHT "
-                              "up to 16384, as in 320x48,640x48",
-                              text);
+            return message_refuse(NAME,
+                                  "--shapes: \"%.64s\" is no list of shapes; write WIDTHxHEIGHT "
+                                  "up to 16384, as in 320x48,640x48",
+                                  text);
         }
-        setting->picture_count += 1;
+        setting->picture_count++;
         at = comma == NULL ? NULL : comma + 1;
     }
     return TOOL_DONE;
@@ -115,20 +119,20 @@ static int check_arguments(command *c)
 {
     arguments *given = &c->given;
     if (given->runtime == NULL) {
-        return cli_refuse(NAME, "--runtime is missing; write --runtime onnxruntime");
+        return message_refuse(NAME, "--runtime is missing; write --runtime onnxruntime");
     }
     if (strcmp(given->runtime, "llama") == 0) {
-        return cli_refuse(NAME, "--runtime: llama is not built in yet; write onnxruntime");
+        return message_refuse(NAME, "--runtime: llama is not built in yet; write onnxruntime");
     }
     if (strcmp(given->runtime, "onnxruntime") != 0) {
-        return cli_refuse(NAME, "--runtime: \"%.64s\" is not known; write onnxruntime",
-                          given->runtime);
+        return message_refuse(NAME, "--runtime: \"%.64s\" is not known; write onnxruntime",
+                              given->runtime);
     }
     if (strcmp(given->order, "newest") != 0 && strcmp(given->order, "interleaved") != 0) {
-        return cli_refuse(NAME,
-                          "--release-order: \"%.64s\" is not known; write newest or "
-                          "interleaved",
-                          given->order);
+        return message_refuse(NAME,
+                              "--release-order: \"%.64s\" is not known; write newest or "
+                              "interleaved",
+                              given->order);
     }
     given->interleaved = strcmp(given->order, "interleaved") == 0;
     return parse_shapes(given->shapes, &c->setting);
@@ -136,10 +140,10 @@ static int check_arguments(command *c)
 
 static int check_files(const cli_line *line)
 {
-    for (size_t i = 0; i < line->argument_count; ++i) {
+    for (size_t i = 0; i < line->argument_count; i++) {
         if (access(line->arguments[i], R_OK) != 0) {
-            return cli_refuse(NAME, "%s: %s; name a readable ONNX file", line->arguments[i],
-                              strerror(errno));
+            return message_refuse(NAME, "%s: %s; name a readable ONNX file", line->arguments[i],
+                                  strerror(errno));
         }
     }
     return TOOL_DONE;
@@ -157,7 +161,7 @@ static int open_runtime(command *c)
     }
     strata_status status = infer_runtime_open(&setting->runtime, library, &err);
     if (status != STRATA_OK) {
-        (void)cli_refuse(NAME, "--library: %s", err.text);
+        (void)message_refuse(NAME, "--library: %s", err.text);
         return status == STRATA_INVALID ? TOOL_UNUSABLE : TOOL_FAILED;
     }
     status = strata_process_create(&setting->process, NULL, &err);
@@ -166,42 +170,40 @@ static int open_runtime(command *c)
                                        infer_runtime_env(setting->runtime), NULL, &err);
     }
     if (status != STRATA_OK) {
-        (void)cli_fail(NAME, "%s", err.text);
-        return cli_status(status);
+        return message_status(NAME, status, "%s", err.text);
     }
     setting->options =
         infer_runtime_options(setting->runtime, (unsigned)c->given.threads, setting->env, &err);
-    return setting->options != NULL ? TOOL_DONE : cli_fail(NAME, "%s", err.text);
+    return setting->options != NULL ? TOOL_DONE : message_fail(NAME, "%s", err.text);
 }
 
-/* The file's name without folder and ending; a number behind it where another model has that. */
+/* The file's name; a number behind it where earlier models have that. */
 static void name_model(const command *c, infer_model *model)
 {
-    const char *base = strrchr(model->path, '/');
-    base = base == NULL ? model->path : base + 1;
-    const char *dot = strrchr(base, '.');
-    int length = dot == NULL || dot == base ? (int)strlen(base) : (int)(dot - base);
-    const int most = STRATA_LABEL_MAX - 5;
-    length = length > most ? most : length;
-    (void)snprintf(model->label, sizeof(model->label), "%.*s", length, base);
+    char name[sizeof model->label - 4]; /* room for "#16" */
+    char other[sizeof name];
     size_t same = 1;
-    for (size_t i = 0; i < c->model_count; ++i) {
-        same += strcmp(c->models[i]->path, model->path) == 0 ||
-                strcmp(c->models[i]->label, model->label) == 0;
+    text_label(name, sizeof name, model->path);
+    for (size_t i = 0; i < c->model_count; i++) {
+        text_label(other, sizeof other, c->models[i]->path);
+        same += strcmp(other, name) == 0;
     }
     if (same > 1) {
-        (void)snprintf(model->label, sizeof(model->label), "%.*s#%zu", length, base, same);
+        (void)snprintf(model->label, sizeof model->label, "%.*s#%zu", (int)strlen(name), name,
+                       same);
+    } else {
+        (void)snprintf(model->label, sizeof model->label, "%s", name);
     }
 }
 
 static int load_failed(const infer_model *model, const strata_error *err)
 {
-    (void)cli_fail(NAME, "%s: %s", model->path, err->text);
-    const int64_t code = err->native;
-    const bool unusable = err->status == STRATA_RESOURCE &&
-                          (code == CODE_INVALID_ARGUMENT || code == CODE_NO_FILE ||
-                           code == CODE_INVALID_PROTOBUF || code == CODE_INVALID_GRAPH);
-    return unusable ? TOOL_UNUSABLE : cli_status(err->status);
+    int64_t code = err->native;
+    bool no_model = err->status == STRATA_RESOURCE &&
+                    (code == CODE_INVALID_ARGUMENT || code == CODE_NO_FILE ||
+                     code == CODE_INVALID_PROTOBUF || code == CODE_INVALID_GRAPH);
+    return message_status(NAME, no_model ? STRATA_INVALID : err->status, "%s: %s", model->path,
+                          err->text);
 }
 
 static int load_models(command *c, const cli_line *line)
@@ -212,11 +214,11 @@ static int load_models(command *c, const cli_line *line)
     c->malloc_before = infer_malloc_bytes();
     c->resident_before = machine_resident_bytes();
     progress_begin(&bar, "load", "models", line->argument_count);
-    for (size_t i = 0; i < line->argument_count && status == TOOL_DONE; ++i) {
-        infer_model *model = calloc(1, sizeof(*model));
+    for (size_t i = 0; i < line->argument_count && status == TOOL_DONE; i++) {
+        infer_model *model = calloc(1, sizeof *model);
         if (model == NULL) {
             progress_end(&bar);
-            return cli_fail(NAME, "out of memory");
+            return message_fail(NAME, "out of memory");
         }
         model->setting = &c->setting;
         model->path = line->arguments[i];
@@ -242,12 +244,12 @@ static int compare_models(command *c)
     strata_error err = {0};
     strata_status status = STRATA_OK;
     progress_begin(&bar, "compare", "pairs", c->given.pairs * 2 * c->model_count);
-    for (size_t i = 0; i < c->model_count && status == STRATA_OK; ++i) {
+    for (size_t i = 0; i < c->model_count && status == STRATA_OK; i++) {
         status =
             infer_compare(c->models[i], (unsigned)c->given.threads, c->given.pairs, &bar, &err);
     }
     progress_end(&bar);
-    return status == STRATA_OK ? TOOL_DONE : cli_fail(NAME, "%s", err.text);
+    return status == STRATA_OK ? TOOL_DONE : message_status(NAME, status, "%s", err.text);
 }
 
 static void join(command *c, size_t index)
@@ -261,9 +263,9 @@ static void join(command *c, size_t index)
 
 static int start_rounds(command *c)
 {
-    for (size_t i = 0; i < c->model_count; ++i) {
+    for (size_t i = 0; i < c->model_count; i++) {
         if (pthread_create(&c->threads[i], NULL, infer_model_rounds, c->models[i]) != 0) {
-            return cli_fail(NAME, "%s: no thread for it", c->models[i]->label);
+            return message_fail(NAME, "%s: no thread for it", c->models[i]->label);
         }
         c->running[i] = true;
     }
@@ -279,8 +281,8 @@ static uint64_t rounds_done(const infer_model *model)
  * the others went on. Bounded, because a thread may have ended with an error. */
 static bool others_go_on(const command *c, const uint64_t *had)
 {
-    const uint64_t deadline = strata_deadline_in(UINT64_C(60000000000));
-    for (size_t i = 0; i < c->model_count; ++i) {
+    uint64_t deadline = strata_deadline_in(UINT64_C(60000000000));
+    for (size_t i = 0; i < c->model_count; i++) {
         while (c->running[i] && rounds_done(c->models[i]) <= had[i]) {
             if (strata_now_ns() > deadline) {
                 return false;
@@ -291,38 +293,42 @@ static bool others_go_on(const command *c, const uint64_t *had)
     return true;
 }
 
-static int release_one(command *c, size_t index, bool hold)
+/* The first thing that went wrong is what the command returns; the rest is done all the same. */
+static void note_status(command *c, int status)
+{
+    if (c->status == TOOL_DONE) {
+        c->status = status;
+    }
+}
+
+static void release_one(command *c, size_t index, bool hold)
 {
     strata_error err = {0};
     join(c, index);
     infer_model *model = c->models[index];
     if (model->run_error.status != STRATA_OK) {
-        (void)cli_fail(NAME, "%s", model->run_error.text);
-        c->status = TOOL_FAILED;
+        note_status(c, message_status(NAME, model->run_error.status, "%s", model->run_error.text));
     }
     if (infer_model_release(model, hold, &err) != STRATA_OK) {
-        return cli_fail(NAME, "%s", err.text);
+        note_status(c, message_fail(NAME, "%s", err.text));
     }
-    return TOOL_DONE;
 }
 
 /* In the order of loading, one by one, while the models that are left go on running. */
 static int release_interleaved(command *c)
 {
-    for (size_t i = 0; i < c->model_count; ++i) {
+    for (size_t i = 0; i < c->model_count; i++) {
         while (c->running[i] && rounds_done(c->models[i]) < c->setting.rounds &&
                c->models[i]->run_error.status == STRATA_OK) {
             (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         }
         uint64_t had[MODELS_MAX] = {0};
-        for (size_t k = 0; k < c->model_count; ++k) {
+        for (size_t k = 0; k < c->model_count; k++) {
             had[k] = rounds_done(c->models[k]);
         }
-        if (release_one(c, i, c->given.hold && i == 0) != TOOL_DONE) {
-            c->status = TOOL_FAILED;
-        }
+        release_one(c, i, c->given.hold && i == 0);
         if (!others_go_on(c, had)) {
-            return cli_fail(NAME, "a model stopped while another was released");
+            return message_fail(NAME, "a model stopped while another was released");
         }
     }
     return TOOL_DONE;
@@ -331,15 +337,13 @@ static int release_interleaved(command *c)
 /* A neighbour runs, so that the shootdowns of a release can be counted: an idle core gets none. */
 static int release_newest(command *c)
 {
-    for (size_t i = 0; i < c->model_count; ++i) {
+    for (size_t i = 0; i < c->model_count; i++) {
         join(c, i);
     }
     machine_neighbour neighbour;
     (void)machine_neighbour_start(&neighbour);
     for (size_t i = c->model_count; i-- > 0;) {
-        if (release_one(c, i, c->given.hold && i == 0) != TOOL_DONE) {
-            c->status = TOOL_FAILED;
-        }
+        release_one(c, i, c->given.hold && i == 0);
     }
     machine_neighbour_stop(&neighbour);
     return TOOL_DONE;
@@ -369,15 +373,17 @@ static int report(command *c)
         .resident_before = c->resident_before,
         .resident_after = machine_resident_bytes(),
     };
-    for (size_t i = 0; i < c->model_count; ++i) {
+    for (size_t i = 0; i < c->model_count; i++) {
         result.ok = result.ok && infer_model_is_good(c->models[i]);
     }
-    const int status = result.ok ? TOOL_DONE : TOOL_FAILED;
+    if (!result.ok) {
+        note_status(c, TOOL_FAILED);
+    }
     if (c->given.json) {
-        return output_document(NAME, infer_document(&result), status);
+        return output_document(NAME, infer_document(&result), c->status);
     }
     infer_text(stdout, &result);
-    return output_finish(NAME, status);
+    return output_finish(NAME, c->status);
 }
 
 /* --- the end -----------------------------------------------------------------------------------*/
@@ -397,7 +403,8 @@ static int close_all(command *c, int status)
     good = strata_ort_env_destroy(&setting->env) == STRATA_OK && good;
     good = strata_process_destroy(&setting->process) == STRATA_OK && good;
     infer_runtime_close(setting->runtime);
-    return good || status != TOOL_DONE ? status : cli_fail(NAME, "something was not given back");
+    return good || status != TOOL_DONE ? status
+                                       : message_fail(NAME, "something was not given back");
 }
 
 static int work(command *c, const cli_line *line)
@@ -424,19 +431,13 @@ static int work(command *c, const cli_line *line)
     return close_all(c, status);
 }
 
-int strata_tool_infer(int argc, const char **argv)
+static int parse_and_work(command *c, cli_line *line, int argc, const char **argv)
 {
-    command *c = calloc(1, sizeof(*c));
-    if (c == NULL) {
-        return cli_fail(NAME, "out of memory");
-    }
     arguments *given = &c->given;
-    *given = (arguments){.rounds = 8, .threads = 1, .pairs = 41, .order = "newest"};
-    strata_model_config_init(&c->config);
     const cli_option options[] = {
         CLI_TEXT("runtime", "NAME", &given->runtime, "onnxruntime (llama is not built in yet)"),
         CLI_TEXT("library", "FILE", &given->library, "the runtime's library; " DEFAULT_LIBRARY),
-        CLI_COUNT("rounds", &given->rounds, 1, 1000000, "runs of every shape; 8"),
+        CLI_COUNT("rounds", &c->setting.rounds, 1, 1000000, "runs of every shape; 8"),
         CLI_COUNT("threads", &given->threads, 1, 256, "threads inside an operator; 1"),
         CLI_TEXT("shapes", "LIST", &given->shapes,
                  "width x height of the pictures, as in 320x48,640x48; by the model"),
@@ -444,33 +445,40 @@ int strata_tool_infer(int argc, const char **argv)
                  "measure the runtime's own allocator beside ours, in alternation"),
         CLI_COUNT("pairs", &given->pairs, INFER_PAIRS_LEAST, 2000,
                   "pairs of measurements with --compare-stock; 41"),
-        CLI_TEXT("release-order", "ORDER", &given->order,
-                 "newest: after the rounds, newest model first; interleaved: one by one, while the "
-                 "others go on running"),
+        CLI_TEXT("release-order", "ORDER", &given->order, RELEASE_ORDER_HELP),
         CLI_FLAG("hold-output", &given->hold,
                  "keep an output of the first model past its session: the release refuses"),
         CLI_TEXTS("config", "FILE", &given->files, "configuration of every model; may be repeated"),
         CLI_TEXTS("set", "K:V,...", &given->sets, "overrides, as in run.reserve:8GiB"),
         CLI_FLAG("json", &given->json, "print one JSON document"),
     };
-    const cli_command about = {
+    cli_command about = {
         .name = NAME,
         .arguments = "MODEL...",
         .about =
             "Runs each ONNX file in a Strata model of its own, all at once, releases them,\n"
             "and reports what came back. A configuration may name the areas weights and run.\n",
         .options = options,
-        .option_count = sizeof(options) / sizeof(options[0]),
+        .option_count = sizeof options / sizeof options[0],
         .arguments_least = 1,
         .arguments_most = MODELS_MAX,
     };
-    c->setting.config = &c->config;
-    cli_line line;
     int status;
-    if (cli_parse(&line, &about, argc, argv, &status)) {
-        c->setting.rounds = given->rounds;
-        status = work(c, &line);
+    return cli_parse(line, &about, argc, argv, &status) ? work(c, line) : status;
+}
+
+int strata_tool_infer(int argc, const char **argv)
+{
+    command *c = calloc(1, sizeof *c);
+    if (c == NULL) {
+        return message_fail(NAME, "out of memory");
     }
+    c->given = (arguments){.threads = 1, .pairs = 41, .order = "newest"};
+    c->setting.rounds = 8;
+    c->setting.config = &c->config;
+    strata_model_config_init(&c->config);
+    cli_line line;
+    int status = parse_and_work(c, &line, argc, argv);
     cli_finish(&line);
     free(c);
     return status;

@@ -39,8 +39,8 @@ static void add(series *to, uint64_t ns)
 static statistics_interval ratio(const series *a, const series *b)
 {
     double ratios[STATISTICS_VALUES_MAX];
-    const size_t count = a->count < b->count ? a->count : b->count;
-    for (size_t i = 0; i < count; ++i) {
+    size_t count = a->count < b->count ? a->count : b->count;
+    for (size_t i = 0; i < count; i++) {
         ratios[i] = a->values[i] / b->values[i];
     }
     return statistics_median_interval(ratios, count);
@@ -74,8 +74,8 @@ static strata_status compare_outputs(comparing *c, strata_error *err)
     strata_status status = STRATA_OK;
     out->same = true;
     out->same_default = true;
-    for (size_t i = 0; i < model->shape_count * WARM_UP_RUNS && status == STRATA_OK; ++i) {
-        const size_t shape = i % model->shape_count;
+    for (size_t i = 0; i < model->shape_count * WARM_UP_RUNS && status == STRATA_OK; i++) {
+        size_t shape = i % model->shape_count;
         status = run_once(c, c->stock, shape, &c->stock_output[shape], NULL, err);
         if (status == STRATA_OK) {
             status = run_once(c, model->session, shape, &model->own[shape], NULL, err);
@@ -111,11 +111,11 @@ static strata_status timed_run(comparing *c, struct OrtSession *session, size_t 
 static strata_status run_pair(comparing *c, size_t pair, strata_error *err)
 {
     infer_model *model = c->model;
-    const size_t shape = pair % model->shape_count;
-    const bool ours_first = pair % 2 == 0;
+    size_t shape = pair % model->shape_count;
+    bool ours_first = pair % 2 == 0;
     strata_status status = STRATA_OK;
-    for (int turn = 0; turn < 2 && status == STRATA_OK; ++turn) {
-        const bool ours = ours_first == (turn == 0);
+    for (int turn = 0; turn < 2 && status == STRATA_OK; turn++) {
+        bool ours = ours_first == (turn == 0);
         status = ours ? timed_run(c, model->session, shape, &c->ours, true, err)
                       : timed_run(c, c->stock, shape, &c->theirs, true, err);
     }
@@ -129,7 +129,7 @@ static strata_status run_pair(comparing *c, size_t pair, strata_error *err)
 static strata_status compare_runs(comparing *c, uint64_t pairs, strata_error *err)
 {
     strata_status status = STRATA_OK;
-    for (uint64_t i = 0; i < pairs && status == STRATA_OK; ++i) {
+    for (uint64_t i = 0; i < pairs && status == STRATA_OK; i++) {
         status = run_pair(c, i, err);
     }
     infer_comparison *out = &c->model->comparison;
@@ -146,13 +146,13 @@ static strata_status compare_runs(comparing *c, uint64_t pairs, strata_error *er
 /* A whole life of the model in Strata, in a struct of its own. */
 static strata_status our_life(comparing *c, machine_count *tlb, strata_error *err)
 {
-    infer_model *life = calloc(1, sizeof(*life));
+    infer_model *life = calloc(1, sizeof *life);
     if (life == NULL) {
         return strata_error_set(err, STRATA_NO_MEMORY, "no memory for a comparison");
     }
     life->setting = c->model->setting;
     life->path = c->model->path;
-    memcpy(life->label, c->model->label, sizeof(life->label));
+    memcpy(life->label, c->model->label, sizeof life->label);
     strata_status status = infer_model_load(life, err);
     if (status == STRATA_OK) {
         status = run_once(c, life->session, 0, NULL, NULL, err);
@@ -179,15 +179,15 @@ static strata_status stock_life(comparing *c, machine_count *tlb, strata_error *
     uint64_t began = strata_now_ns();
     strata_status status =
         infer_runtime_create(c->runtime, c->model->path, c->model->setting->options, &session, err);
-    const uint64_t load_ns = strata_now_ns() - began;
+    uint64_t load_ns = strata_now_ns() - began;
     if (status != STRATA_OK) {
         return status;
     }
     status = run_once(c, session, 0, NULL, NULL, err);
-    const machine_count before = machine_tlb_shootdowns();
+    machine_count before = machine_tlb_shootdowns();
     began = strata_now_ns();
     infer_runtime_release(c->runtime, session);
-    const uint64_t unload_ns = strata_now_ns() - began;
+    uint64_t unload_ns = strata_now_ns() - began;
     if (tlb != NULL) {
         *tlb = machine_difference(before, machine_tlb_shootdowns());
     } else {
@@ -213,11 +213,11 @@ static strata_status compare_lives(comparing *c, uint64_t pairs, strata_error *e
 {
     infer_comparison *out = &c->model->comparison;
     strata_status status = STRATA_OK;
-    for (uint64_t i = 0; i < pairs && status == STRATA_OK; ++i) {
+    for (uint64_t i = 0; i < pairs && status == STRATA_OK; i++) {
         status = life_pair(c, i % 2 == 0, NULL, NULL, err);
     }
     machine_neighbour neighbour;
-    const bool beside = machine_neighbour_start(&neighbour);
+    bool beside = machine_neighbour_start(&neighbour);
     if (status == STRATA_OK && beside) {
         status = life_pair(c, true, &out->tlb, &out->stock_tlb, err);
     }
@@ -254,7 +254,7 @@ static void close_stock(comparing *c)
     infer_runtime_release(c->runtime, c->stock);
     infer_runtime_release(c->runtime, c->plain);
     infer_runtime_options_release(c->runtime, c->default_options);
-    for (size_t i = 0; i < INFER_SHAPES_MAX; ++i) {
+    for (size_t i = 0; i < INFER_SHAPES_MAX; i++) {
         infer_output_free(&c->stock_output[i]);
     }
     infer_output_free(&c->scratch);
@@ -263,7 +263,7 @@ static void close_stock(comparing *c)
 strata_status infer_compare(infer_model *model, unsigned threads, uint64_t pairs, progress *bar,
                             strata_error *err)
 {
-    comparing *c = calloc(1, sizeof(*c));
+    comparing *c = calloc(1, sizeof *c);
     if (c == NULL) {
         return strata_error_set(err, STRATA_NO_MEMORY, "no memory for a comparison");
     }

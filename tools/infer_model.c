@@ -5,13 +5,12 @@
 
 #include <malloc.h>
 #include <stdio.h>
-#include <string.h>
 
 const char *const infer_area_names[INFER_AREAS] = {"weights", "run"};
 
 size_t infer_malloc_bytes(void)
 {
-    const struct mallinfo2 now = mallinfo2();
+    struct mallinfo2 now = mallinfo2();
     return now.uordblks + now.hblkhd;
 }
 
@@ -33,10 +32,10 @@ static strata_status load_session(infer_model *model, strata_error *err)
     if (status != STRATA_OK) {
         return status;
     }
-    const size_t before = infer_malloc_bytes();
+    size_t before = infer_malloc_bytes();
     status = strata_ort_session_load(model->memory, model->path, model->setting->options,
                                      &model->session, err);
-    const size_t after = infer_malloc_bytes();
+    size_t after = infer_malloc_bytes();
     model->outside_bytes = after > before ? after - before : 0;
     return status;
 }
@@ -45,8 +44,8 @@ strata_status infer_model_load(infer_model *model, strata_error *err)
 {
     const infer_setting *setting = model->setting;
     strata_model_config config = *setting->config;
-    (void)snprintf(config.label, sizeof(config.label), "%s", model->label);
-    const uint64_t began = strata_now_ns();
+    (void)snprintf(config.label, sizeof config.label, "%s", model->label);
+    uint64_t began = strata_now_ns();
     strata_status status = strata_model_open(&model->model, setting->process, &config, err);
     if (status != STRATA_OK) {
         return status;
@@ -70,7 +69,7 @@ strata_status infer_model_load(infer_model *model, strata_error *err)
 strata_status infer_model_make_inputs(infer_model *model, strata_error *err)
 {
     const infer_setting *setting = model->setting;
-    for (size_t i = 0; i < setting->picture_count; ++i) {
+    for (size_t i = 0; i < setting->picture_count; i++) {
         strata_status status = infer_inputs_make(setting->runtime, model->session,
                                                  setting->pictures[i], &model->inputs[i], err);
         if (status != STRATA_OK) {
@@ -78,7 +77,7 @@ strata_status infer_model_make_inputs(infer_model *model, strata_error *err)
             return status;
         }
         model->shape_count = i + 1;
-        (void)snprintf(model->shapes[i], sizeof(model->shapes[i]), "%s", model->inputs[i].shape);
+        (void)snprintf(model->shapes[i], sizeof model->shapes[i], "%s", model->inputs[i].shape);
     }
     return STRATA_OK;
 }
@@ -101,7 +100,7 @@ static void explain_run(infer_model *model)
 /* The first output for a shape is what the later ones are compared with. */
 static strata_status run_shape(infer_model *model, size_t shape, infer_output *scratch)
 {
-    const bool first = model->own[shape].bytes == NULL;
+    bool first = model->own[shape].bytes == NULL;
     infer_output *into = first ? &model->own[shape] : scratch;
     uint64_t took = 0;
     strata_status status = infer_run(model->setting->runtime, model->session, &model->inputs[shape],
@@ -111,7 +110,7 @@ static strata_status run_shape(infer_model *model, size_t shape, infer_output *s
         return status;
     }
     if (!first && !infer_output_same(&model->own[shape], scratch)) {
-        model->differing += 1;
+        model->differing++;
     }
     if (model->run_count < STATISTICS_VALUES_MAX) {
         model->run_ms[model->run_count++] = (double)took / 1e6;
@@ -124,12 +123,12 @@ void *infer_model_rounds(void *user)
     infer_model *model = user;
     infer_output scratch = {0};
     strata_status status = STRATA_OK;
-    for (uint64_t round = 0; status == STRATA_OK; ++round) {
-        const bool stop = __atomic_load_n(&model->stop, __ATOMIC_ACQUIRE) != 0;
+    for (uint64_t round = 0; status == STRATA_OK; round++) {
+        bool stop = __atomic_load_n(&model->stop, __ATOMIC_ACQUIRE) != 0;
         if (round >= model->setting->rounds && (!model->endless || stop)) {
             break;
         }
-        for (size_t shape = 0; shape < model->shape_count && status == STRATA_OK; ++shape) {
+        for (size_t shape = 0; shape < model->shape_count && status == STRATA_OK; shape++) {
             status = run_shape(model, shape, &scratch);
         }
         if (status == STRATA_OK) {
@@ -144,7 +143,7 @@ void *infer_model_rounds(void *user)
 uint64_t infer_model_hash(const infer_output *outputs, size_t count)
 {
     uint64_t hash = INFER_HASH_SEED;
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         hash = infer_output_hash(&outputs[i], hash);
     }
     return hash;
@@ -156,7 +155,7 @@ uint64_t infer_model_hash(const infer_output *outputs, size_t count)
 static strata_status show_refusal(infer_model *model, struct OrtValue *held, strata_error *err)
 {
     strata_report_init(&model->refusal, NULL, NULL);
-    const strata_status status = strata_model_release(model->model, NULL, &model->refusal);
+    strata_status status = strata_model_release(model->model, NULL, &model->refusal);
     model->refused = status == STRATA_BUSY && model->refusal.attempted == 0;
     infer_value_release(model->setting->runtime, held);
     if (!model->refused) {
@@ -179,10 +178,10 @@ static void read_figures(infer_model *model)
 /* Also the outputs, whose hashes are known: what is left in malloc afterwards is the runtime's. */
 static void free_inputs(infer_model *model)
 {
-    for (size_t i = 0; i < INFER_SHAPES_MAX; ++i) {
+    for (size_t i = 0; i < INFER_SHAPES_MAX; i++) {
         infer_output_free(&model->own[i]);
     }
-    for (size_t i = 0; i < model->shape_count; ++i) {
+    for (size_t i = 0; i < model->shape_count; i++) {
         infer_inputs_free(model->setting->runtime, &model->inputs[i]);
     }
     model->shape_count = 0;
@@ -198,17 +197,17 @@ strata_status infer_model_release(infer_model *model, bool hold, strata_error *e
     }
     read_figures(model);
     free_inputs(model);
-    const machine_count tlb = machine_tlb_shootdowns();
-    const uint64_t began = strata_now_ns();
+    machine_count tlb = machine_tlb_shootdowns();
+    uint64_t began = strata_now_ns();
     infer_runtime_release(runtime, model->session);
-    const uint64_t session_ns = strata_now_ns() - began;
+    uint64_t session_ns = strata_now_ns() - began;
     model->session = NULL;
     if (held != NULL) {
         status = show_refusal(model, held, err);
     }
     strata_report_init(&model->release, NULL, NULL);
-    const uint64_t ours = strata_now_ns();
-    const strata_status released = strata_model_release(model->model, NULL, &model->release);
+    uint64_t ours = strata_now_ns();
+    strata_status released = strata_model_release(model->model, NULL, &model->release);
     model->release_ns = strata_now_ns() - ours;
     model->unload_ns = session_ns + model->release_ns;
     model->release_tlb = machine_difference(tlb, machine_tlb_shootdowns());

@@ -7,8 +7,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 bool infer_model_is_good(const infer_model *model)
 {
@@ -30,7 +28,7 @@ static bool outputs_same(const infer_model *model)
 static json_t *hash_text(uint64_t hash)
 {
     char text[24];
-    (void)snprintf(text, sizeof(text), "%016" PRIx64, hash);
+    (void)snprintf(text, sizeof text, "%016" PRIx64, hash);
     return json_string(text);
 }
 
@@ -72,24 +70,15 @@ static bool add_comparison(json_t *document, const infer_comparison *comparison)
         part = json_pack("{s:n, s:n, s:n, s:n, s:n}", "stock_output_hash", "stock_run_ms_median",
                          "run_ratio", "stock_unload_ms", "stock_tlb_shootdowns");
     }
-    const bool added = part != NULL && json_object_update(document, part) == 0;
+    bool added = part != NULL && json_object_update(document, part) == 0;
     json_decref(part);
     return added;
-}
-
-static json_t *regions_document(const infer_model *model)
-{
-    json_t *regions = json_array();
-    for (size_t i = 0; i < model->area_count; ++i) {
-        output_append(&regions, output_region(&model->areas[i]));
-    }
-    return regions;
 }
 
 static json_t *shapes_document(const infer_model *model)
 {
     json_t *shapes = json_array();
-    for (size_t i = 0; i < model->setting->picture_count; ++i) {
+    for (size_t i = 0; i < model->setting->picture_count; i++) {
         output_append(&shapes, output_text(model->shapes[i]));
     }
     return shapes;
@@ -107,9 +96,9 @@ static json_t *model_document(const infer_model *model)
         output_bytes(model->outside_bytes), "run_ms_median", output_real(run_ms(model)),
         "session_options", STRATA_ORT_OPTIONS, "load_ms", output_real((double)model->load_ns / 1e6),
         "unload_ms", output_real((double)model->unload_ns / 1e6), "release_ms",
-        output_real((double)model->release_ns / 1e6), "regions", regions_document(model), "shapes",
-        shapes_document(model), "release",
-        output_release(model->label, &model->release, model->release_tlb));
+        output_real((double)model->release_ns / 1e6), "regions",
+        output_regions(model->areas, model->area_count), "shapes", shapes_document(model),
+        "release", output_release(model->label, &model->release, model->release_tlb));
     if (document == NULL || !add_comparison(document, &model->comparison)) {
         json_decref(document);
         return NULL;
@@ -127,7 +116,7 @@ static json_t *model_document(const infer_model *model)
 json_t *infer_document(const infer_result *result)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < result->count; ++i) {
+    for (size_t i = 0; i < result->count; i++) {
         output_append(&list, model_document(result->models[i]));
     }
     return json_pack("{s:{s:s, s:o, s:o}, s:o, s:o, s:o, s:o, s:b}", "runtime", "name",
@@ -150,6 +139,9 @@ static const char *count_cell(uint64_t value, cell into)
 
 static const char *ms_cell(double value, cell into)
 {
+    if (isnan(value)) {
+        return NULL; /* no run, no figure */
+    }
     (void)snprintf(into, sizeof(cell), "%.3f", value);
     return into;
 }
@@ -167,7 +159,7 @@ static void print_runs(FILE *to, const infer_model *const *models, size_t count)
     output_table_init(&table, 9);
     output_table_row(&table, (const char *[]){"model", "shape", "output", "rounds", "run ms",
                                               "allocations", "frees", "peak", "outside"});
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         const infer_model *model = models[i];
         const char *same = !outputs_same(model)     ? "DIFFERENT"
                            : model->comparison.done ? "as stock's"
@@ -202,7 +194,7 @@ static void print_comparison(FILE *to, const infer_model *const *models, size_t 
     output_table_init(&table, 6);
     output_table_row(&table, (const char *[]){"model", "compared with stock", "ours ms", "stock ms",
                                               "ratio [95 %]", "pairs"});
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         const infer_comparison *c = &models[i]->comparison;
         if (!c->done) {
             continue;
@@ -227,7 +219,7 @@ static void print_kept(FILE *to, const infer_result *result)
     char kept[STRATA_UNITS_TEXT_MAX];
     char before[STRATA_UNITS_TEXT_MAX];
     char after[STRATA_UNITS_TEXT_MAX];
-    const int64_t bytes = result->kept_bytes;
+    int64_t bytes = result->kept_bytes;
     (void)fprintf(to, "\nthe runtime itself keeps %s%s of malloc's memory", bytes < 0 ? "-" : "",
                   strata_size_show((uint64_t)(bytes < 0 ? -bytes : bytes), kept));
     if (result->resident_before.known && result->resident_after.known) {
@@ -247,7 +239,7 @@ static void print_model(FILE *to, const infer_model *model)
     if (model->refused) {
         (void)fprintf(to, "%s: an output is held past its session: ", model->label);
         char text[1024];
-        (void)strata_report_format(&model->refusal, text, sizeof(text));
+        (void)strata_report_format(&model->refusal, text, sizeof text);
         (void)fprintf(to, "%s; let go, and released again\n", text);
     }
     output_release_text(to, model->label, &model->release, model->release_tlb);
@@ -262,7 +254,7 @@ void infer_text(FILE *to, const infer_result *result)
 {
     bool compared = false;
     uint64_t returned = 0;
-    for (size_t i = 0; i < result->count; ++i) {
+    for (size_t i = 0; i < result->count; i++) {
         const infer_model *model = result->models[i];
         compared = compared || model->comparison.done;
         returned += model->release.bytes_held_before - model->release.bytes_held_after;
@@ -274,7 +266,7 @@ void infer_text(FILE *to, const infer_result *result)
         (void)fputc('\n', to);
         print_comparison(to, result->models, result->count);
     }
-    for (size_t i = 0; i < result->count; ++i) {
+    for (size_t i = 0; i < result->count; i++) {
         print_model(to, result->models[i]);
     }
     print_kept(to, result);

@@ -1,6 +1,6 @@
 /* infer_runtime.c - ONNX Runtime by its table of functions. See infer_runtime.h.
  *
- * The slot numbers hold from API 17 on: the table only grows at its end. */
+ * The slot numbers hold from STRATA_ORT_API_VERSION_MIN on: the table only grows at its end. */
 #include "infer_runtime.h"
 
 #include <strata/gate.h>
@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define API_VERSION_LEAST 17
 
 struct OrtAllocator;
 struct OrtMemoryInfo;
@@ -92,56 +90,74 @@ struct infer_runtime {
 /* Element types of the runtime that inputs are made for. */
 enum { TYPE_FLOAT = 1, TYPE_INT32 = 6, TYPE_INT64 = 7 };
 
+/* As the adapter reports what the runtime refuses: with its code, for load_failed in infer.c. */
 static strata_status refused(const table *api, status_t *status, const char *call,
                              strata_error *err)
 {
     if (status == NULL) {
         return STRATA_OK;
     }
-    strata_error_set(err, STRATA_RESOURCE, "%s: %d: %s", call, api->error_code(status),
-                     api->error_message(status));
+    int code = api->error_code(status);
+    (void)strata_error_set(err, STRATA_RESOURCE, "%s: %d: %s", call, code,
+                           api->error_message(status));
+    err->origin = STRATA_ORIGIN_RESOURCE;
+    err->native = code;
     api->release_status(status);
     return STRATA_RESOURCE;
 }
 
 /* --- the library -------------------------------------------------------------------------------*/
 
-static strata_status find_table(infer_runtime *runtime, const char *library, strata_error *err)
+/* GetApi complains on stderr about a version that it does not have, so the runtime's own is read
+ * first: "1.28.2" has API 28. A text that does not look like that is left to GetApi. */
+static bool is_too_old(const char *version)
 {
-    runtime->library = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    if (runtime->library == NULL) {
-        strata_error_set(err, STRATA_INVALID, "%s; name ONNX Runtime's libonnxruntime.so",
-                         dlerror());
-        return STRATA_INVALID;
+    char *end;
+    if (version == NULL || strncmp(version, "1.", 2) != 0) {
+        return false;
     }
-    void *found = dlsym(runtime->library, "OrtGetApiBase");
-    if (found == NULL) {
-        strata_error_set(err, STRATA_INVALID,
-                         "%s exports no OrtGetApiBase; name ONNX Runtime's "
-                         "libonnxruntime.so",
-                         library);
-        return STRATA_INVALID;
-    }
-    const api_base *(*get)(void);
-    memcpy(&get, &found, sizeof(get)); /* C has no cast from void * to a function */
-    runtime->base = get();
+    unsigned long minor = strtoul(version + 2, &end, 10);
+    return end != version + 2 && minor < STRATA_ORT_API_VERSION_MIN;
+}
+
+static strata_status take_table(infer_runtime *runtime, const char *library, strata_error *err)
+{
     const char *version = runtime->base->version();
-    if (strncmp(version, "1.", 2) == 0 && atoi(version + 2) < API_VERSION_LEAST) { // NOLINT
-        strata_error_set(err, STRATA_INVALID, "%s is ONNX Runtime %s; 1.%d or later is needed",
-                         library, version, API_VERSION_LEAST);
-        return STRATA_INVALID;
+    slot *const *slots = NULL;
+    if (!is_too_old(version)) {
+        slots = runtime->base->get_api(STRATA_ORT_API_VERSION_MIN);
     }
-    slot *const *slots = runtime->base->get_api(API_VERSION_LEAST);
     if (slots == NULL) {
-        strata_error_set(err, STRATA_INVALID, "%s (ONNX Runtime %s) offers no API %d", library,
-                         version, API_VERSION_LEAST);
-        return STRATA_INVALID;
+        return strata_error_set(err, STRATA_INVALID,
+                                "%s is ONNX Runtime %s and has no API %d; name 1.%d or later",
+                                library, version == NULL ? "?" : version,
+                                STRATA_ORT_API_VERSION_MIN, STRATA_ORT_API_VERSION_MIN);
     }
 #define TAKE(number, member, result, arguments) \
     runtime->api.member = (result(*) arguments)slots[number];
     SLOT_MAP(TAKE)
 #undef TAKE
     return STRATA_OK;
+}
+
+static strata_status load_library(infer_runtime *runtime, const char *library, strata_error *err)
+{
+    runtime->library = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (runtime->library == NULL) {
+        return strata_error_set(err, STRATA_INVALID, "%s; name ONNX Runtime's libonnxruntime.so",
+                                dlerror());
+    }
+    void *found = dlsym(runtime->library, "OrtGetApiBase");
+    if (found == NULL) {
+        return strata_error_set(err, STRATA_INVALID,
+                                "%s exports no OrtGetApiBase; name ONNX Runtime's "
+                                "libonnxruntime.so",
+                                library);
+    }
+    const api_base *(*get)(void);
+    memcpy(&get, &found, sizeof get); /* C has no cast from void * to a function */
+    runtime->base = get();
+    return take_table(runtime, library, err);
 }
 
 static strata_status take_from_library(infer_runtime *runtime, strata_error *err)
@@ -163,11 +179,11 @@ static strata_status take_from_library(infer_runtime *runtime, strata_error *err
 
 strata_status infer_runtime_open(infer_runtime **out, const char *library, strata_error *err)
 {
-    infer_runtime *runtime = calloc(1, sizeof(*runtime));
+    infer_runtime *runtime = calloc(1, sizeof *runtime);
     if (runtime == NULL) {
         return strata_error_set(err, STRATA_NO_MEMORY, "no memory for the runtime");
     }
-    strata_status status = find_table(runtime, library, err);
+    strata_status status = load_library(runtime, library, err);
     if (status == STRATA_OK) {
         status = take_from_library(runtime, err);
     }
@@ -314,10 +330,10 @@ static strata_status port_type(infer_runtime *runtime, struct OrtSession *sessio
  * height reads lines; the rest read whole pictures. */
 static void settle_dimensions(tensor_type *type, size_t output_rank, infer_picture picture)
 {
-    const bool is_picture = type->rank == 4;
-    const bool free_height = is_picture && type->dimensions[2] < 0;
-    const bool strips = free_height && output_rank == 2;
-    for (size_t i = 0; i < type->rank; ++i) {
+    bool is_picture = type->rank == 4;
+    bool free_height = is_picture && type->dimensions[2] < 0;
+    bool strips = free_height && output_rank == 2;
+    for (size_t i = 0; i < type->rank; i++) {
         if (type->dimensions[i] >= 0) {
             continue;
         }
@@ -335,7 +351,7 @@ static void settle_dimensions(tensor_type *type, size_t output_rank, infer_pictu
 static void fill(void *data, const tensor_type *type, size_t count)
 {
     uint32_t state = 12345;
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         state = state * 1664525U + 1013904223U;
         if (type->element == TYPE_FLOAT) {
             ((float *)data)[i] = (float)(state >> 8) / 16777216.0F;
@@ -365,13 +381,13 @@ static strata_status make_value(infer_runtime *runtime, const tensor_type *type,
 {
     size_t count = 1;
     size_t bytes = 0;
-    for (size_t i = 0; i < type->rank; ++i) {
+    for (size_t i = 0; i < type->rank; i++) {
         if (!strata_size_multiply(count, (size_t)type->dimensions[i], &count)) {
             return strata_error_set(err, STRATA_INVALID, "the shape of input %zu is too large",
                                     index);
         }
     }
-    const size_t each = element_bytes(type->element);
+    size_t each = element_bytes(type->element);
     if (each == 0 || !strata_size_multiply(count, each, &bytes)) {
         return strata_error_set(err, STRATA_UNSUPPORTED,
                                 "input %zu has elements of type %d; float, int32 and int64 can be "
@@ -394,7 +410,7 @@ static void describe_shape(const tensor_type *type, char *text, size_t capacity)
 {
     size_t at = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < type->rank && at < capacity; ++i) {
+    for (size_t i = 0; i < type->rank && at < capacity; i++) {
         at += (size_t)snprintf(text + at, capacity - at, "%s%" PRId64, i == 0 ? "" : "x",
                                type->dimensions[i]);
     }
@@ -426,11 +442,11 @@ static strata_status make_inputs(infer_runtime *runtime, struct OrtSession *sess
     const table *api = &runtime->api;
     tensor_type output = {0};
     strata_status status = port_type(runtime, session, false, 0, &output, err);
-    for (size_t i = 0; i < out->output_count && status == STRATA_OK; ++i) {
+    for (size_t i = 0; i < out->output_count && status == STRATA_OK; i++) {
         status = refused(api, api->output_name(session, i, runtime->names, &out->output_names[i]),
                          "SessionGetOutputName", err);
     }
-    for (size_t i = 0; i < out->count && status == STRATA_OK; ++i) {
+    for (size_t i = 0; i < out->count && status == STRATA_OK; i++) {
         tensor_type type = {0};
         status = refused(api, api->input_name(session, i, runtime->names, &out->names[i]),
                          "SessionGetInputName", err);
@@ -442,7 +458,7 @@ static strata_status make_inputs(infer_runtime *runtime, struct OrtSession *sess
             status = make_value(runtime, &type, out, i, err);
         }
         if (status == STRATA_OK && i == 0) {
-            describe_shape(&type, out->shape, sizeof(out->shape));
+            describe_shape(&type, out->shape, sizeof out->shape);
         }
     }
     return status;
@@ -451,7 +467,7 @@ static strata_status make_inputs(infer_runtime *runtime, struct OrtSession *sess
 strata_status infer_inputs_make(infer_runtime *runtime, struct OrtSession *session,
                                 infer_picture picture, infer_inputs *out, strata_error *err)
 {
-    memset(out, 0, sizeof(*out));
+    memset(out, 0, sizeof *out);
     strata_status status = count_ports(runtime, session, out, err);
     if (status == STRATA_OK) {
         status = make_inputs(runtime, session, picture, out, err);
@@ -474,15 +490,15 @@ static void free_name(infer_runtime *runtime, char *name)
 
 void infer_inputs_free(infer_runtime *runtime, infer_inputs *inputs)
 {
-    for (size_t i = 0; i < inputs->count; ++i) {
+    for (size_t i = 0; i < inputs->count; i++) {
         infer_value_release(runtime, inputs->values[i]);
         free(inputs->data[i]);
         free_name(runtime, inputs->names[i]);
     }
-    for (size_t i = 0; i < inputs->output_count; ++i) {
+    for (size_t i = 0; i < inputs->output_count; i++) {
         free_name(runtime, inputs->output_names[i]);
     }
-    memset(inputs, 0, sizeof(*inputs));
+    memset(inputs, 0, sizeof *inputs);
 }
 
 /* --- a run -------------------------------------------------------------------------------------*/
@@ -542,7 +558,7 @@ static strata_status copy_outputs(infer_runtime *runtime, struct OrtValue *const
                                   size_t count, infer_output *copy, strata_error *err)
 {
     copy->length = 0;
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i++) {
         const void *data = NULL;
         size_t bytes = 0;
         strata_status status = output_bytes(runtime, values[i], &data, &bytes, err);
@@ -579,7 +595,7 @@ strata_status infer_run(infer_runtime *runtime, struct OrtSession *session,
         outputs[0] = NULL;
     }
     began = strata_now_ns();
-    for (size_t i = 0; i < inputs->output_count; ++i) {
+    for (size_t i = 0; i < inputs->output_count; i++) {
         infer_value_release(runtime, outputs[i]);
     }
     if (elapsed_ns != NULL) {
@@ -596,7 +612,7 @@ bool infer_output_same(const infer_output *a, const infer_output *b)
 uint64_t infer_output_hash(const infer_output *output, uint64_t seed)
 {
     uint64_t hash = seed;
-    for (size_t i = 0; i < output->length; ++i) {
+    for (size_t i = 0; i < output->length; i++) {
         hash = (hash ^ output->bytes[i]) * UINT64_C(1099511628211);
     }
     return hash;
@@ -605,5 +621,5 @@ uint64_t infer_output_hash(const infer_output *output, uint64_t seed)
 void infer_output_free(infer_output *output)
 {
     free(output->bytes);
-    memset(output, 0, sizeof(*output));
+    memset(output, 0, sizeof *output);
 }

@@ -1,9 +1,13 @@
-/* infer_runtime.h - ONNX Runtime as the command uses it: the library, a session, a run.
+/* infer_runtime.h - ONNX Runtime as an application uses it: the library, options, inputs, a run.
  *
  * Loads the library with dlopen and calls it by its table of functions, so that no header of theirs
- * is needed. Knows nothing of Strata's memory: sessions come from a function that the caller names,
- * so that the stock allocator and ours go through the same code. Errors are text in the caller's
- * buffer; a function that returns false has filled it.
+ * is needed. The table here is the application's, not a second one of the adapter's: what an
+ * application calls (Run, values, types) the adapter never does, and the adapter's own table is
+ * private to it. Sessions in Strata's memory come from the adapter, through its public header;
+ * those with the runtime's own allocator from infer_runtime_create. Runs do not tell them apart.
+ *
+ * Errors: RESOURCE carries the runtime's code and message, with its origin; *err is set wherever a
+ * function does not return OK.
  *
  * Thread rule: opening and closing by one thread; sessions are used by one thread each. */
 #ifndef STRATA_TOOL_INFER_RUNTIME_H

@@ -5,6 +5,7 @@
  * released, newest first, whatever happened before. load_model.c does the work on one model. */
 #include "cli.h"
 #include "load_model.h"
+#include "message.h"
 #include "output.h"
 #include "tool.h"
 
@@ -53,36 +54,37 @@ static bool choose_memory(session *now, int *status)
     if (now->mapped || strcmp(memory, "host") == 0) {
         return true;
     }
-    for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++) {
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
         if (strcmp(memory, later[i]) == 0) {
-            *status = cli_refuse(NAME,
-                                 "--memory: %s: unsupported in this build: comes with CUDA; use "
-                                 "host or file",
-                                 memory);
+            *status =
+                message_refuse(NAME,
+                               "--memory: %s: unsupported in this build: comes with CUDA; use "
+                               "host or file",
+                               memory);
             return false;
         }
     }
     *status =
-        cli_refuse(NAME, "--memory: \"%.96s\" is no kind of memory; use host or file", memory);
+        message_refuse(NAME, "--memory: \"%.96s\" is no kind of memory; use host or file", memory);
     return false;
 }
 
 /* Opens all files. A file that cannot be used is the input's fault, whatever the reason. */
 static int open_files(session *now, const cli_line *line)
 {
-    now->loads = calloc(line->argument_count, sizeof(*now->loads));
+    now->loads = calloc(line->argument_count, sizeof *now->loads);
     if (now->loads == NULL) {
-        return cli_fail(NAME, "no memory for %zu models", line->argument_count);
+        return message_fail(NAME, "no memory for %zu models", line->argument_count);
     }
     for (size_t i = 0; i < line->argument_count; i++) {
         strata_error error;
         now->count = i + 1; /* counted first: a load that failed to open is closed as well */
-        const strata_status status = load_model_open(&now->loads[i], line->arguments[i], &error);
+        strata_status status = load_model_open(&now->loads[i], line->arguments[i], &error);
         if (status == STRATA_NO_MEMORY) {
-            return cli_fail(NAME, "%s: %s", line->arguments[i], error.text);
+            return message_fail(NAME, "%s: %s", line->arguments[i], error.text);
         }
         if (status != STRATA_OK) {
-            return cli_refuse(NAME, "%s: %s", line->arguments[i], error.text);
+            return message_refuse(NAME, "%s: %s", line->arguments[i], error.text);
         }
     }
     return TOOL_DONE;
@@ -109,12 +111,11 @@ static int load_all(session *now)
 {
     for (size_t i = 0; i < now->count; i++) {
         now->begun = i + 1;
-        const strata_status status = load_one(now, &now->loads[i]);
+        strata_status status = load_one(now, &now->loads[i]);
         if (status != STRATA_OK) {
             now->has_failed = true;
             now->failed = i;
-            (void)cli_fail(NAME, "%s: %s", now->loads[i].path, now->error.text);
-            return cli_status(status);
+            return message_status(NAME, status, "%s: %s", now->loads[i].path, now->error.text);
         }
     }
     return TOOL_DONE;
@@ -128,8 +129,8 @@ static int release_all(session *now, int status)
         (void)load_model_release(load);
         if (!output_release_is_good(&load->release)) {
             char text[1024];
-            (void)strata_report_format(&load->release, text, sizeof(text));
-            const int failed = cli_fail(NAME, "%s: release: %s", load->path, text);
+            (void)strata_report_format(&load->release, text, sizeof text);
+            int failed = message_fail(NAME, "%s: release: %s", load->path, text);
             status = status == TOOL_DONE ? failed : status;
         }
     }
@@ -145,29 +146,20 @@ static int close_all(session *now, int status)
 {
     for (size_t i = now->count; i > 0; i--) {
         if (load_model_close(&now->loads[i - 1]) != STRATA_OK) {
-            const int failed =
-                cli_fail(NAME, "%s: the model still holds memory", now->loads[i - 1].path);
+            int failed =
+                message_fail(NAME, "%s: the model still holds memory", now->loads[i - 1].path);
             status = status == TOOL_DONE ? failed : status;
         }
     }
     free(now->loads);
     now->loads = NULL;
     if (strata_process_destroy(&now->process) != STRATA_OK && status == TOOL_DONE) {
-        status = cli_fail(NAME, "a model is left over at the end");
+        status = message_fail(NAME, "a model is left over at the end");
     }
     return status;
 }
 
 /* --- what it says ------------------------------------------------------------------------------*/
-
-static json_t *regions_document(const load_model *load)
-{
-    json_t *regions = json_array();
-    for (size_t i = 0; i < load->area_count; i++) {
-        output_append(&regions, output_region(&load->areas[i]));
-    }
-    return regions;
-}
 
 static double seconds_of(const load_model *load)
 {
@@ -186,8 +178,8 @@ static json_t *error_document(const session *now, size_t index)
 static json_t *model_document(const session *now, size_t index)
 {
     const load_model *load = &now->loads[index];
-    const bool loaded = load->load_ns != 0;
-    const machine_count nothing = {0};
+    bool loaded = load->load_ns != 0;
+    machine_count nothing = {0};
     return json_pack(
         "{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "label",
         output_text(load->label), "file", output_text(load->path), "format",
@@ -198,8 +190,8 @@ static json_t *model_document(const session *now, size_t index)
         loaded ? output_real((double)load->file->weight_bytes / seconds_of(load)) : json_null(),
         "reads", output_bytes(load->read_calls), "misaligned_tensors",
         output_bytes(load->misaligned), "verified_tensors", output_bytes(load->verified), "steps",
-        output_bytes(load->steps), "regions", regions_document(load), "error",
-        error_document(now, index), "undo",
+        output_bytes(load->steps), "regions", output_regions(load->areas, load->area_count),
+        "error", error_document(now, index), "undo",
         load->undone ? output_release(load->label, &load->undo, nothing) : json_null(), "release",
         output_release(load->label, &load->release, load->release_tlb));
 }
@@ -225,7 +217,7 @@ static void print_load(const session *now, const load_model *load)
                  modelfile_format_name(load->file->format), load->file->tensor_count,
                  strata_size_show(load->file->weight_bytes, bytes));
     if (load->load_ns != 0) {
-        const double per_second = (double)load->file->weight_bytes / seconds_of(load);
+        double per_second = (double)load->file->weight_bytes / seconds_of(load);
         (void)printf(", loaded in %s (%s/s, %llu reads)", strata_time_show(load->load_ns, took),
                      strata_size_show((uint64_t)per_second, rate),
                      (unsigned long long)load->read_calls);
@@ -233,7 +225,7 @@ static void print_load(const session *now, const load_model *load)
     (void)printf("; %llu steps\n", (unsigned long long)load->steps);
     if (load->misaligned != 0) {
         (void)printf("%s: %zu tensors lie in the file at addresses that their type does not allow; "
-                     "they are not copied, --memory host does\n",
+                     "use --memory host to copy them\n",
                      load->label, load->misaligned);
     }
     if (now->asked.verify) {
@@ -244,7 +236,7 @@ static void print_load(const session *now, const load_model *load)
 /* A load that failed has no table: the line on stderr has said why, and this says what it undid. */
 static void print_failed(const load_model *load)
 {
-    const machine_count nothing = {0};
+    machine_count nothing = {0};
     if (load->undone) {
         output_release_text(stdout, load->label, &load->undo, nothing);
     }
@@ -283,7 +275,7 @@ static int work(session *now, const cli_line *line)
         return status;
     }
     if (strata_process_create(&now->process, NULL, &error) != STRATA_OK) {
-        return cli_fail(NAME, "%s", error.text);
+        return message_fail(NAME, "%s", error.text);
     }
     status = release_all(now, load_all(now));
     if (now->asked.json) {
@@ -303,14 +295,14 @@ static int parse_and_work(session *now, cli_line *line, int argc, const char **a
         CLI_FLAG("verify", &now->asked.verify, "read the file again and compare each tensor"),
         CLI_FLAG("json", &now->asked.json, "one JSON document on stdout"),
     };
-    const cli_command command = {
+    cli_command command = {
         .name = NAME,
         .arguments = "MODEL...",
         .about = "Reads GGUF and safetensors files into arenas as a runtime would, takes steps in\n"
                  "scopes, releases everything and says what came back. --memory file maps the\n"
                  "file instead of copying it; tensors then lie where the file has them.\n",
         .options = options,
-        .option_count = sizeof(options) / sizeof(options[0]),
+        .option_count = sizeof options / sizeof options[0],
         .arguments_least = 1,
         .arguments_most = MODELS_MAX,
     };
@@ -320,14 +312,14 @@ static int parse_and_work(session *now, cli_line *line, int argc, const char **a
 
 int strata_tool_load(int argc, const char **argv)
 {
-    session *now = calloc(1, sizeof(*now));
+    session *now = calloc(1, sizeof *now);
     if (now == NULL) {
-        return cli_fail(NAME, "out of memory");
+        return message_fail(NAME, "out of memory");
     }
     now->asked.memory = "host";
     now->asked.steps = STEPS_DEFAULT;
     cli_line line;
-    const int status = close_all(now, parse_and_work(now, &line, argc, argv));
+    int status = close_all(now, parse_and_work(now, &line, argc, argv));
     cli_finish(&line);
     free(now);
     return status;

@@ -1,6 +1,8 @@
 /* load_model.c - plan, create, read, verify, step, release. See load_model.h. */
 #include "load_model.h"
 
+#include "text.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,31 +18,17 @@ const char *const load_area_names[LOAD_AREAS] = {"weights", "kv", "scratch"};
 
 /* --- opening -----------------------------------------------------------------------------------*/
 
-/* The file's name without folder and ending. */
-static void make_label(char label[STRATA_LABEL_MAX], const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    const char *name = slash == NULL ? path : slash + 1;
-    const char *dot = strrchr(name, '.');
-    size_t length = dot == NULL || dot == name ? strlen(name) : (size_t)(dot - name);
-    if (length >= STRATA_LABEL_MAX) {
-        length = STRATA_LABEL_MAX - 1;
-    }
-    memcpy(label, name, length);
-    label[length] = '\0';
-}
-
 strata_status load_model_open(load_model *load, const char *path, strata_error *err)
 {
     *load = (load_model){.path = path};
-    make_label(load->label, path);
+    text_label(load->label, sizeof load->label, path);
     strata_report_init(&load->undo, NULL, NULL);
     strata_report_init(&load->release, NULL, NULL);
-    const strata_status status = modelfile_open(&load->file, path, NULL, err);
+    strata_status status = modelfile_open(&load->file, path, NULL, err);
     if (status != STRATA_OK) {
         return status;
     }
-    load->tensors = calloc(load->file->tensor_count + 1, sizeof(*load->tensors));
+    load->tensors = calloc(load->file->tensor_count + 1, sizeof *load->tensors);
     if (load->tensors == NULL) {
         return strata_error_set(err, STRATA_NO_MEMORY, "no memory for %zu tensors",
                                 load->file->tensor_count);
@@ -78,7 +66,7 @@ static strata_status create_copied(load_model *load, strata_error *err)
 {
     size_t bytes = 0;
     size_t reserve = 0;
-    const strata_status status = plan_bytes(load->file, &bytes, err);
+    strata_status status = plan_bytes(load->file, &bytes, err);
     if (status != STRATA_OK) {
         return status;
     }
@@ -139,11 +127,11 @@ static strata_status take_kv(load_model *load, strata_error *err)
 {
     strata_arena_info info;
     strata_arena_read(load->kv, &info);
-    const size_t guard = info.guarded ? 4 * (size_t)LOAD_TENSOR_ALIGN : 0;
+    size_t guard = info.guarded ? 4 * (size_t)LOAD_TENSOR_ALIGN : 0;
     if (info.region.committed_bytes <= guard) {
         return STRATA_OK;
     }
-    const size_t bytes = info.region.committed_bytes - guard;
+    size_t bytes = info.region.committed_bytes - guard;
     if (strata_arena_alloc(load->kv, bytes, LOAD_TENSOR_ALIGN) == NULL) {
         *err = *strata_arena_error(load->kv);
         strata_error_context(err, "kv");
@@ -181,7 +169,7 @@ static size_t element_align(const char *type)
         {"F64", 8}, {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4},
         {"U32", 4}, {"F16", 2}, {"I16", 2}, {"U16", 2}, {"BF16", 2},
     };
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strcmp(known[i].type, type) == 0) {
             return known[i].align;
         }
@@ -230,11 +218,11 @@ static strata_status read_run(load_model *load, size_t first, size_t end, progre
     const modelfile_tensor *last = &load->file->tensors[end - 1];
     /* The arena is ours and writable; the list is const for everybody else. */
     unsigned char *into = (unsigned char *)(uintptr_t)load->tensors[first];
-    const uint64_t whole = last->offset + last->bytes - from->offset;
+    uint64_t whole = last->offset + last->bytes - from->offset;
     for (uint64_t done = 0; done < whole;) {
-        const uint64_t rest = whole - done;
-        const size_t bytes = rest < READ_BYTES_MAX ? (size_t)rest : READ_BYTES_MAX;
-        const strata_status status =
+        uint64_t rest = whole - done;
+        size_t bytes = rest < READ_BYTES_MAX ? (size_t)rest : READ_BYTES_MAX;
+        strata_status status =
             modelfile_read(load->file, NULL, into + done, from->offset + done, bytes, err);
         if (status != STRATA_OK) {
             strata_error_context(err, "tensor %.64s", from->name);
@@ -256,8 +244,8 @@ strata_status load_model_read(load_model *load, progress *bar, strata_error *err
             first++;
             continue;
         }
-        const size_t end = run_end(load, first, info.guarded);
-        const strata_status status = read_run(load, first, end, bar, err);
+        size_t end = run_end(load, first, info.guarded);
+        strata_status status = read_run(load, first, end, bar, err);
         if (status != STRATA_OK) {
             return status;
         }
@@ -306,9 +294,9 @@ static strata_status open_model(load_model *load, strata_process *process,
     strata_model_config_init(&defaults);
     strata_model_config mine = *config;
     if (strcmp(mine.label, defaults.label) == 0) {
-        memcpy(mine.label, load->label, sizeof(mine.label));
+        memcpy(mine.label, load->label, sizeof mine.label);
     } else {
-        memcpy(load->label, mine.label, sizeof(load->label));
+        memcpy(load->label, mine.label, sizeof load->label);
     }
     return strata_model_open(&load->model, process, &mine, err);
 }
@@ -317,7 +305,7 @@ strata_status load_model_fill(load_model *load, strata_process *process,
                               const strata_model_config *config, bool mapped, progress *bar,
                               strata_error *err)
 {
-    const uint64_t began_ns = strata_now_ns();
+    uint64_t began_ns = strata_now_ns();
     load->mapped = mapped;
     strata_status status = open_model(load, process, config, err);
     if (status != STRATA_OK) {
@@ -356,7 +344,7 @@ static strata_status copy_mapped(void *into, const unsigned char *from, size_t b
         struct iovec local = {.iov_base = (char *)into + done, .iov_len = bytes - done};
         struct iovec remote = {.iov_base = (void *)(uintptr_t)(from + done),
                                .iov_len = bytes - done};
-        const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+        ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
         if (got <= 0) {
             return strata_error_native(err, STRATA_SYSTEM, STRATA_ORIGIN_ERRNO,
                                        got == 0 ? EIO : errno,
@@ -397,10 +385,10 @@ strata_status load_model_verify(load_model *load, progress *bar, strata_error *e
     }
     strata_status status = STRATA_OK;
     for (size_t i = 0; i < load->file->tensor_count && status == STRATA_OK; i++) {
-        const uint64_t whole = load->file->tensors[i].bytes;
+        uint64_t whole = load->file->tensors[i].bytes;
         for (uint64_t at = 0; at < whole && status == STRATA_OK;) {
-            const uint64_t rest = whole - at;
-            const size_t bytes = rest < VERIFY_BYTES ? (size_t)rest : VERIFY_BYTES;
+            uint64_t rest = whole - at;
+            size_t bytes = rest < VERIFY_BYTES ? (size_t)rest : VERIFY_BYTES;
             status = verify_piece(load, i, at, bytes, buffer, err);
             at += bytes;
             progress_add(bar, bytes);
@@ -433,7 +421,7 @@ static strata_status fill_step(load_model *load, unsigned char value, strata_err
         memset(blocks[i], (unsigned char)(value + i), step_bytes(i));
     }
     for (size_t i = 0; i < STEP_BLOCKS; i++) {
-        const unsigned char expected = (unsigned char)(value + i);
+        unsigned char expected = (unsigned char)(value + i);
         if (blocks[i][0] != expected || blocks[i][step_bytes(i) - 1] != expected) {
             return strata_error_set(err, STRATA_CORRUPT, "block %zu does not hold what was written",
                                     i);
@@ -452,10 +440,10 @@ static strata_status take_step(load_model *load, unsigned char value, strata_err
     status = fill_step(load, value, err);
     strata_report report;
     strata_report_init(&report, NULL, NULL);
-    const strata_status closed = strata_scope_close(&scope, &report);
+    strata_status closed = strata_scope_close(&scope, &report);
     if (status == STRATA_OK && closed != STRATA_OK) {
         char text[STRATA_TEXT_MAX];
-        (void)strata_report_format(&report, text, sizeof(text));
+        (void)strata_report_format(&report, text, sizeof text);
         return strata_error_set(err, closed, "closing the scope: %s", text);
     }
     return status;
@@ -464,7 +452,7 @@ static strata_status take_step(load_model *load, unsigned char value, strata_err
 strata_status load_model_step(load_model *load, uint64_t steps, strata_error *err)
 {
     for (uint64_t i = 0; i < steps; i++) {
-        const strata_status status = take_step(load, (unsigned char)i, err);
+        strata_status status = take_step(load, (unsigned char)i, err);
         if (status != STRATA_OK) {
             strata_error_context(err, "step %llu", (unsigned long long)i + 1);
             return status;
@@ -485,15 +473,15 @@ strata_status load_model_release(load_model *load)
     if (load->area_count > LOAD_AREAS) {
         load->area_count = LOAD_AREAS;
     }
-    const machine_count before = machine_tlb_shootdowns();
-    const strata_status status = strata_model_release(load->model, NULL, &load->release);
+    machine_count before = machine_tlb_shootdowns();
+    strata_status status = strata_model_release(load->model, NULL, &load->release);
     load->release_tlb = machine_difference(before, machine_tlb_shootdowns());
     return status;
 }
 
 strata_status load_model_close(load_model *load)
 {
-    const strata_status status = strata_model_destroy(&load->model);
+    strata_status status = strata_model_destroy(&load->model);
     free(load->tensors);
     load->tensors = NULL;
     modelfile_close(load->file);

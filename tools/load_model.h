@@ -72,7 +72,7 @@ strata_status load_model_release(load_model *load);
  * why. */
 strata_status load_model_close(load_model *load);
 
-/* What reading costs by itself, for the bench: fills the tensors' memory from the file once more.
+/* Fills the tensors' memory from the file once more: what reading costs by itself, for the bench.
  */
 strata_status load_model_read(load_model *load, progress *bar, strata_error *err);
 

@@ -1,16 +1,12 @@
 /* machine.c - /proc, /sys and the scheduler. See machine.h. */
 #include "machine.h"
 
-#include "output.h"
-
-#include <strata/api.h>
 #include <strata/gate.h>
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 static const machine_count unknown;
@@ -54,7 +50,7 @@ machine_count machine_tlb_shootdowns(void)
     bool any = false;
     for (char *at = row;;) {
         char *end;
-        const unsigned long long value = strtoull(at, &end, 10);
+        unsigned long long value = strtoull(at, &end, 10);
         if (end == at) {
             break;
         }
@@ -90,7 +86,7 @@ machine_count machine_resident_bytes(void)
     }
     unsigned long long size;
     unsigned long long resident;
-    const int got = fscanf(file, "%llu %llu", &size, &resident); /* NOLINT(cert-err34-c) */
+    int got = fscanf(file, "%llu %llu", &size, &resident); /* NOLINT(cert-err34-c) */
     (void)fclose(file);
     return got == 2 ? known(resident * (uint64_t)sysconf(_SC_PAGESIZE)) : unknown;
 }
@@ -103,19 +99,19 @@ static machine_count kilobytes(const char *path, const char *key)
         return unknown;
     }
     char *end;
-    const unsigned long long value = strtoull(row, &end, 10);
-    const bool any = end != row;
+    unsigned long long value = strtoull(row, &end, 10);
+    bool any = end != row;
     free(row);
     return any ? known(value * 1024U) : unknown;
 }
 
 bool machine_resident_peak_reset(void)
 {
-    const int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+    int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
     if (fd < 0) {
         return false;
     }
-    const bool done = write(fd, "5", 1) == 1; /* proc(5): resets the peak resident set */
+    bool done = write(fd, "5", 1) == 1; /* proc(5): resets the peak resident set */
     (void)close(fd);
     return done;
 }
@@ -135,52 +131,32 @@ machine_count machine_memory_available_bytes(void)
     return kilobytes("/proc/meminfo", "MemAvailable:");
 }
 
-/* --- the description ---------------------------------------------------------------------------*/
+/* --- names -------------------------------------------------------------------------------------*/
 
-/* The word between brackets, as in "always [madvise] never". */
-static json_t *chosen_word(const char *path)
-{
-    char *row = find_line(path, "");
-    char *open_bracket = row == NULL ? NULL : strchr(row, '[');
-    char *close_bracket = open_bracket == NULL ? NULL : strchr(open_bracket, ']');
-    json_t *word = NULL;
-    if (close_bracket != NULL) {
-        *close_bracket = '\0';
-        word = output_text(open_bracket + 1);
-    } else {
-        word = json_null();
-    }
-    free(row);
-    return word;
-}
-
-static json_t *processor_name(void)
+bool machine_processor(char name[MACHINE_TEXT_MAX])
 {
     char *row = find_line("/proc/cpuinfo", "model name");
     if (row == NULL) {
-        return json_null();
+        return false;
     }
-    char *name = row + strspn(row, " \t:");
-    name[strcspn(name, "\n")] = '\0';
-    json_t *text = output_text(name);
+    char *start = row + strspn(row, " \t:");
+    start[strcspn(start, "\n")] = '\0';
+    (void)snprintf(name, MACHINE_TEXT_MAX, "%s", start);
     free(row);
-    return text;
+    return true;
 }
 
-json_t *machine_describe(void)
+/* The word between brackets, as in "always [madvise] never". */
+bool machine_huge_pages(char word[MACHINE_TEXT_MAX])
 {
-    struct utsname system;
-    if (uname(&system) != 0) {
-        (void)snprintf(system.release, sizeof(system.release), "unknown");
-        (void)snprintf(system.machine, sizeof(system.machine), "unknown");
+    char *row = find_line("/sys/kernel/mm/transparent_hugepage/enabled", "");
+    char *start = row == NULL ? NULL : strchr(row, '[');
+    char *end = start == NULL ? NULL : strchr(start, ']');
+    if (end != NULL) {
+        (void)snprintf(word, MACHINE_TEXT_MAX, "%.*s", (int)(end - start) - 1, start + 1);
     }
-    return json_pack(
-        "{s:o, s:s, s:o, s:s, s:o, s:o, s:o, s:b, s:s}", "cpu", processor_name(), "architecture",
-        system.machine, "cores", output_bytes(machine_cores(NULL, 0)), "kernel", system.release,
-        "page_bytes", output_bytes((uint64_t)sysconf(_SC_PAGESIZE)), "memory_bytes",
-        output_count(machine_memory_bytes()), "thp",
-        chosen_word("/sys/kernel/mm/transparent_hugepage/enabled"), "tlb_shootdowns_known",
-        (int)machine_tlb_shootdowns().known, "library", STRATA_VERSION_STRING);
+    free(row);
+    return end != NULL;
 }
 
 /* --- cores -------------------------------------------------------------------------------------*/
@@ -188,7 +164,7 @@ json_t *machine_describe(void)
 size_t machine_cores(int *cores, size_t capacity)
 {
     cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
         return 0;
     }
     size_t count = 0;
@@ -208,13 +184,13 @@ bool machine_pin(int core)
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET((size_t)core, &one);
-    return sched_setaffinity(0, sizeof(one), &one) == 0;
+    return sched_setaffinity(0, sizeof one, &one) == 0;
 }
 
 static void *run_beside(void *user)
 {
     machine_neighbour *neighbour = user;
-    const bool pinned = machine_pin(neighbour->core_);
+    bool pinned = machine_pin(neighbour->core_);
     __atomic_store_n(&neighbour->running_, pinned ? 1U : 2U, __ATOMIC_RELEASE);
     while (pinned && __atomic_load_n(&neighbour->stop_, __ATOMIC_RELAXED) == 0) {
         /* Never sleeps: a core that has gone idle is not interrupted. */
@@ -227,7 +203,7 @@ bool machine_neighbour_start(machine_neighbour *neighbour)
     int cores[2];
     *neighbour = (machine_neighbour){0};
     if (machine_cores(cores, 2) < 2 ||
-        sched_getaffinity(0, sizeof(neighbour->callers_), &neighbour->callers_) != 0) {
+        sched_getaffinity(0, sizeof neighbour->callers_, &neighbour->callers_) != 0) {
         return false;
     }
     neighbour->core_ = cores[1];
@@ -249,7 +225,7 @@ void machine_neighbour_stop(machine_neighbour *neighbour)
     }
     __atomic_store_n(&neighbour->stop_, 1U, __ATOMIC_RELAXED);
     (void)pthread_join(neighbour->thread_, NULL);
-    (void)sched_setaffinity(0, sizeof(neighbour->callers_), &neighbour->callers_);
+    (void)sched_setaffinity(0, sizeof neighbour->callers_, &neighbour->callers_);
     neighbour->started_ = false;
 }
 
@@ -269,8 +245,8 @@ static machine_count background(uint64_t ns)
 {
     uint64_t watched = ns < CONTROL_NS_LEAST ? CONTROL_NS_LEAST : ns;
     watched = watched > CONTROL_NS_MOST ? CONTROL_NS_MOST : watched;
-    const machine_count before = machine_tlb_shootdowns();
-    const uint64_t until = strata_deadline_in(watched);
+    machine_count before = machine_tlb_shootdowns();
+    uint64_t until = strata_deadline_in(watched);
     while (strata_now_ns() < until) {
         /* Idle without sleeping: a core that sleeps is not interrupted. */
     }
@@ -282,7 +258,7 @@ static machine_count background(uint64_t ns)
 machine_cost machine_window_end(const machine_window *window)
 {
     machine_cost cost = {.elapsed_ns = strata_now_ns() - window->began_ns_};
-    const machine_count whole = machine_difference(window->before_, machine_tlb_shootdowns());
+    machine_count whole = machine_difference(window->before_, machine_tlb_shootdowns());
     cost.tlb_shootdowns = machine_without(whole, background(cost.elapsed_ns));
     return cost;
 }

@@ -5,7 +5,6 @@
 #ifndef STRATA_TOOL_MACHINE_H
 #define STRATA_TOOL_MACHINE_H
 
-#include <jansson.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -37,9 +36,11 @@ machine_count machine_resident_peak_bytes(void);
 machine_count machine_memory_bytes(void);           /* what is installed */
 machine_count machine_memory_available_bytes(void); /* MemAvailable */
 
-/* {"cpu", "cores", "kernel", "page_bytes", "memory_bytes", "thp", "tlb_shootdowns_known",
- * "library"}, as a new reference. */
-json_t *machine_describe(void);
+/* What the processor calls itself, and the chosen mode of transparent huge pages ("madvise"), cut
+ * to the buffer. False, with nothing written: the machine does not say. */
+#define MACHINE_TEXT_MAX 128
+bool machine_processor(char name[MACHINE_TEXT_MAX]);
+bool machine_huge_pages(char word[MACHINE_TEXT_MAX]);
 
 /* Sorted numbers of the cores that this process may run on; fills at most `capacity`, returns how
  * many there are. */

@@ -4,6 +4,7 @@
  * open, and a reader that goes away is a failed write (exit status 1, with a line) instead of a
  * signal that leaves no word. */
 #include "cli.h"
+#include "message.h"
 #include "output.h"
 #include "tool.h"
 
@@ -29,7 +30,7 @@ static const command commands[] = {
     {"replay", "replay recorded allocations and check every block", strata_tool_replay},
     {"bench", "measure, beside the least that the machine can do", strata_tool_bench},
 };
-#define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
+#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
 /* A descriptor of the standard three that is closed would be given to the next file that is opened,
  * and our own output would be written into it. Opened the wrong way round, so that a read or write
@@ -38,7 +39,7 @@ static void open_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) < 0) {
-            const int direction = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+            int direction = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
             (void)open("/dev/null", direction); /* the lowest free one: fd */
         }
     }
@@ -58,11 +59,11 @@ static int refuse_command(const char *name)
 {
     char list[128];
     size_t at = 0;
-    for (size_t i = 0; i < COMMAND_COUNT && at < sizeof(list); i++) {
-        at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", i == 0 ? "" : ", ",
+    for (size_t i = 0; i < COMMAND_COUNT && at < sizeof list; i++) {
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i == 0 ? "" : ", ",
                                commands[i].name);
     }
-    return cli_refuse(PROGRAM, "%.96s: unknown command; there are: %s", name, list);
+    return message_refuse(PROGRAM, "%.96s: unknown command; there are: %s", name, list);
 }
 
 static void describe_commands(char *text, size_t capacity)
@@ -90,14 +91,14 @@ static int run(cli_line *line, const cli_command *top, int argc, const char **ar
         return output_finish(PROGRAM, TOOL_DONE);
     }
     if (line->argument_count == 0) {
-        return cli_refuse(PROGRAM, "COMMAND is missing; see `" PROGRAM " --help`");
+        return message_refuse(PROGRAM, "COMMAND is missing; see `" PROGRAM " --help`");
     }
     const command *found = find(line->arguments[0]);
     if (found == NULL) {
         return refuse_command(line->arguments[0]);
     }
     /* The command gets its part of the line as it was written. */
-    const int rest = (int)line->argument_count;
+    int rest = (int)line->argument_count;
     return found->run(rest, argv + (argc - rest));
 }
 
@@ -106,24 +107,24 @@ int main(int argc, char **argv)
     open_standard_descriptors();
     (void)signal(SIGPIPE, SIG_IGN);
     if (argc < 1) {
-        return cli_refuse(PROGRAM, "no arguments at all; see `" PROGRAM " --help`");
+        return message_refuse(PROGRAM, "no arguments at all; see `" PROGRAM " --help`");
     }
 
     bool version = false;
     const cli_option options[] = {CLI_FLAG("version", &version, "show the version and exit")};
     char about[1024];
-    describe_commands(about, sizeof(about));
-    const cli_command top = {
+    describe_commands(about, sizeof about);
+    cli_command top = {
         .name = PROGRAM,
         .arguments = "COMMAND [ARGUMENT...]",
         .about = about,
         .options = options,
-        .option_count = sizeof(options) / sizeof(options[0]),
+        .option_count = sizeof options / sizeof options[0],
         .arguments_most = SIZE_MAX,
         .stop_early = true,
     };
     cli_line line;
-    const int status = run(&line, &top, argc, (const char **)argv, &version);
+    int status = run(&line, &top, argc, (const char **)argv, &version);
     cli_finish(&line);
     return status;
 }

@@ -1,15 +1,18 @@
 /* output.c - documents through jansson, tables through printf. See output.h. */
 #include "output.h"
 
-#include "cli.h"
+#include "message.h"
 #include "tool.h"
 
+#include <strata/api.h>
 #include <strata/units.h>
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 /* Nine digits are more than any clock here gives, and read better than 0.10000000000000001. */
 #define DOCUMENT_FLAGS (JSON_INDENT(2) | JSON_REAL_PRECISION(9))
@@ -83,7 +86,7 @@ static size_t least(size_t a, size_t b)
 static json_t *failures_document(const strata_report *report)
 {
     json_t *failures = json_array();
-    const size_t kept = least(report->detail_count, STRATA_REPORT_DETAILS_MAX);
+    size_t kept = least(report->detail_count, STRATA_REPORT_DETAILS_MAX);
     for (size_t i = 0; i < kept; i++) {
         output_append(&failures, failure_document(&report->details[i]));
     }
@@ -93,7 +96,7 @@ static json_t *failures_document(const strata_report *report)
 static json_t *order_document(const strata_report *report)
 {
     json_t *order = json_array();
-    const size_t kept = least(report->order_count, STRATA_REPORT_ORDER_MAX);
+    size_t kept = least(report->order_count, STRATA_REPORT_ORDER_MAX);
     for (size_t i = 0; i < kept; i++) {
         output_append(&order, output_text(report->order[i]));
     }
@@ -123,7 +126,7 @@ bool output_release_is_good(const strata_report *report)
            report->bytes_held_after == 0;
 }
 
-json_t *output_region(const strata_area_info *area)
+static json_t *region_document(const strata_area_info *area)
 {
     return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:s, s:s}", "label", output_text(area->label),
                      "memory", area->region.backend, "reserve_bytes",
@@ -133,23 +136,59 @@ json_t *output_region(const strata_area_info *area)
                      "pages", strata_pages_name(area->region.pages), "kind", area->kind);
 }
 
+json_t *output_regions(const strata_area_info *areas, size_t count)
+{
+    json_t *regions = json_array();
+    for (size_t i = 0; i < count; i++) {
+        output_append(&regions, region_document(&areas[i]));
+    }
+    return regions;
+}
+
+/* --- the machine -------------------------------------------------------------------------------*/
+
+static json_t *known_text(bool known, const char *text)
+{
+    return known ? output_text(text) : json_null();
+}
+
+json_t *output_machine(void)
+{
+    char cpu[MACHINE_TEXT_MAX];
+    char huge_pages[MACHINE_TEXT_MAX];
+    struct utsname system;
+    if (uname(&system) != 0) {
+        (void)snprintf(system.release, sizeof system.release, "unknown");
+        (void)snprintf(system.machine, sizeof system.machine, "unknown");
+    }
+    bool cpu_known = machine_processor(cpu);
+    bool huge_pages_known = machine_huge_pages(huge_pages);
+    return json_pack("{s:o, s:s, s:o, s:s, s:o, s:o, s:o, s:b, s:s}", "cpu",
+                     known_text(cpu_known, cpu), "architecture", system.machine, "cores",
+                     output_bytes(machine_cores(NULL, 0)), "kernel", system.release, "page_bytes",
+                     output_bytes((uint64_t)sysconf(_SC_PAGESIZE)), "memory_bytes",
+                     output_count(machine_memory_bytes()), "thp",
+                     known_text(huge_pages_known, huge_pages), "tlb_shootdowns_known",
+                     (int)machine_tlb_shootdowns().known, "library", STRATA_VERSION_STRING);
+}
+
 /* --- printing ----------------------------------------------------------------------------------*/
 
 int output_finish(const char *name, int status)
 {
     errno = 0;
-    const bool flushed = fflush(stdout) == 0;
+    bool flushed = fflush(stdout) == 0;
     if (flushed && ferror(stdout) == 0) {
         return status;
     }
-    return cli_fail(name, "stdout: %s; the output is incomplete",
-                    errno == 0 ? "a write failed" : strerror(errno));
+    return message_fail(name, "stdout: %s; the output is incomplete",
+                        errno == 0 ? "a write failed" : strerror(errno));
 }
 
 int output_document(const char *name, json_t *document, int status)
 {
     if (document == NULL) {
-        return cli_fail(name, "out of memory for the JSON document");
+        return message_fail(name, "out of memory for the JSON document");
     }
     (void)json_dumpf(document, stdout, DOCUMENT_FLAGS);
     (void)putchar('\n');
@@ -167,7 +206,7 @@ void output_release_text(FILE *to, const char *label, const strata_report *repor
     char held[STRATA_UNITS_TEXT_MAX];
     char left[STRATA_UNITS_TEXT_MAX];
     char took[STRATA_UNITS_TEXT_MAX];
-    (void)strata_report_format(report, text, sizeof(text));
+    (void)strata_report_format(report, text, sizeof text);
     (void)fprintf(to, "%s: %s\n", label, text);
     (void)fprintf(to, "%s: %s held before, %s after; %llu of %llu mappings torn down in %s; ",
                   label, strata_size_show(report->bytes_held_before, held),
@@ -193,7 +232,7 @@ void output_regions_text(FILE *to, const strata_area_info *areas, size_t count)
         char committed[STRATA_UNITS_TEXT_MAX];
         char used[STRATA_UNITS_TEXT_MAX];
         char extents[STRATA_UNITS_TEXT_MAX];
-        (void)snprintf(extents, sizeof(extents), "%zu", area->region.extents);
+        (void)snprintf(extents, sizeof extents, "%zu", area->region.extents);
         output_table_row(&table,
                          (const char *[]){area->label, area->kind, area->region.backend,
                                           strata_pages_name(area->region.pages),
@@ -213,9 +252,9 @@ void output_table_init(output_table *table, size_t columns)
 
 void output_table_row(output_table *table, const char *const *cells)
 {
-    const size_t had = table->rows * table->columns;
+    size_t had = table->rows * table->columns;
     char(*grown)[OUTPUT_CELL_MAX] =
-        realloc(table->cells, (had + table->columns) * sizeof(*table->cells));
+        realloc(table->cells, (had + table->columns) * sizeof *table->cells);
     if (grown == NULL) {
         table->failed = true;
         return;
@@ -246,7 +285,7 @@ void output_table_print(output_table *table, FILE *to, size_t left)
 {
     int widths[OUTPUT_TABLE_COLUMNS_MAX] = {0};
     for (size_t i = 0; i < table->rows * table->columns; i++) {
-        const int width = (int)strlen(table->cells[i]);
+        int width = (int)strlen(table->cells[i]);
         int *widest = &widths[i % table->columns];
         *widest = width > *widest ? width : *widest;
     }

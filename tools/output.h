@@ -22,8 +22,12 @@ json_t *output_release(const char *label, const strata_report *report, machine_c
 /* A release that is to be called a failure: failed, refused, fell short, or left bytes held. */
 bool output_release_is_good(const strata_report *report);
 
-/* An arena or a heap while it lives. */
-json_t *output_region(const strata_area_info *area);
+/* Arenas and heaps while they live, as an array. */
+json_t *output_regions(const strata_area_info *areas, size_t count);
+
+/* {"cpu", "architecture", "cores", "kernel", "page_bytes", "memory_bytes", "thp",
+ * "tlb_shootdowns_known", "library"}: what figures were measured on. */
+json_t *output_machine(void);
 
 /* Numbers that a document may hold: null where the machine cannot say, or the figure is no finite
  * number. */

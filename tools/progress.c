@@ -5,6 +5,8 @@
  * handler, for a bar. */
 #include "progress.h"
 
+#include "text.h"
+
 #include <strata/gate.h>
 #include <strata/units.h>
 
@@ -31,7 +33,7 @@ static double share_done(const progress *bar)
     if (bar->total_ == 0) {
         return 0.0;
     }
-    const double share = (double)bar->done_ / (double)bar->total_;
+    double share = (double)bar->done_ / (double)bar->total_;
     return share > 1.0 ? 1.0 : share;
 }
 
@@ -40,7 +42,7 @@ static void time_left(char *buffer, size_t capacity, const progress *bar, double
 {
     buffer[0] = '\0';
     if (bar->total_ > bar->done_ && rate > 0.0) {
-        const double seconds = (double)(bar->total_ - bar->done_) / rate;
+        double seconds = (double)(bar->total_ - bar->done_) / rate;
         (void)snprintf(buffer, capacity, ", %.0fs left", seconds);
     }
 }
@@ -48,29 +50,29 @@ static void time_left(char *buffer, size_t capacity, const progress *bar, double
 size_t progress_format(const progress *bar, uint64_t now_ns, char *buffer, size_t capacity)
 {
     char strip[BAR_WIDTH + 1];
-    const size_t filled = (size_t)(share_done(bar) * BAR_WIDTH);
+    size_t filled = (size_t)(share_done(bar) * BAR_WIDTH);
     for (size_t i = 0; i < BAR_WIDTH; i++) {
         strip[i] = i < filled ? '#' : '.';
     }
     strip[BAR_WIDTH] = '\0';
 
-    const uint64_t took_ns = now_ns > bar->began_ns_ ? now_ns - bar->began_ns_ : 0;
-    const double rate = took_ns == 0 ? 0.0 : (double)bar->done_ / ((double)took_ns / SECOND_NS);
+    uint64_t took_ns = now_ns > bar->began_ns_ ? now_ns - bar->began_ns_ : 0;
+    double rate = took_ns == 0 ? 0.0 : (double)bar->done_ / ((double)took_ns / SECOND_NS);
     char done[48];
     char pace[48];
     char left[48];
-    amount(done, sizeof(done), bar, bar->done_);
-    amount(pace, sizeof(pace), bar, (uint64_t)rate);
-    time_left(left, sizeof(left), bar, rate);
-    const int length = snprintf(buffer, capacity, "%s [%s] %3.0f%% %s, %s/s%s", bar->label_, strip,
-                                share_done(bar) * 100.0, done, pace, left);
+    amount(done, sizeof done, bar, bar->done_);
+    amount(pace, sizeof pace, bar, (uint64_t)rate);
+    time_left(left, sizeof left, bar, rate);
+    int length = snprintf(buffer, capacity, "%s [%s] %3.0f%% %s, %s/s%s", bar->label_, strip,
+                          share_done(bar) * 100.0, done, pace, left);
     return length < 0 ? 0 : (size_t)length;
 }
 
 static void draw(progress *bar, uint64_t now_ns)
 {
     char text[256];
-    (void)progress_format(bar, now_ns, text, sizeof(text));
+    (void)progress_format(bar, now_ns, text, sizeof text);
     (void)fprintf(stderr, "\r%-*.*s", WIPE_COLUMNS, WIPE_COLUMNS, text);
     (void)fflush(stderr);
     bar->drawn_ns_ = now_ns;
@@ -79,12 +81,8 @@ static void draw(progress *bar, uint64_t now_ns)
 void progress_begin(progress *bar, const char *label, const char *unit, uint64_t total)
 {
     *bar = (progress){.unit_ = unit, .total_ = total, .began_ns_ = strata_now_ns()};
-    (void)snprintf(bar->label_, sizeof(bar->label_), "%.20s", label);
-    for (char *at = bar->label_; *at != '\0'; at++) {
-        if ((unsigned char)*at < 0x20 || *at == 0x7f) {
-            *at = '?';
-        }
-    }
+    (void)snprintf(bar->label_, sizeof bar->label_, "%.20s", label);
+    text_make_plain(bar->label_);
     bar->shown_ = isatty(STDERR_FILENO) == 1;
     bar->drawn_ns_ = bar->began_ns_;
 }
@@ -95,7 +93,7 @@ void progress_set(progress *bar, uint64_t done)
     if (!bar->shown_) {
         return;
     }
-    const uint64_t now_ns = strata_now_ns();
+    uint64_t now_ns = strata_now_ns();
     if (now_ns - bar->drawn_ns_ >= REDRAW_NS) {
         draw(bar, now_ns);
     }

@@ -5,6 +5,7 @@
  * two live blocks overlap, and compares each block when it is freed. What the checked pass leaves
  * behind is what the teardown is measured on. */
 #include "cli.h"
+#include "message.h"
 #include "output.h"
 #include "progress.h"
 #include "statistics.h"
@@ -52,6 +53,12 @@ typedef struct player {
     strata_error error;
 } player;
 
+/* A model's release; `label` has the number that the trace gives the model. */
+typedef struct model_release {
+    char label[STRATA_LABEL_MAX];
+    strata_report report;
+} model_release;
+
 /* What is reported of one trace. */
 typedef struct result {
     const char *path;
@@ -62,10 +69,15 @@ typedef struct result {
     machine_count resident_peak;
     machine_cost teardown;
     size_t release_count;
-    strata_report releases[TRACE_MODELS_MAX];
+    model_release releases[TRACE_MODELS_MAX];
 } result;
 
 /* --- the allocators ----------------------------------------------------------------------------*/
+
+static void name_model(char label[STRATA_LABEL_MAX], size_t number)
+{
+    (void)snprintf(label, STRATA_LABEL_MAX, "model %zu", number);
+}
 
 static strata_status open_model(player *now, size_t index)
 {
@@ -73,7 +85,7 @@ static strata_status open_model(player *now, size_t index)
     const trace_model *wanted = &now->events->models[index];
     strata_model_config config;
     strata_model_config_init(&config);
-    (void)snprintf(config.label, sizeof(config.label), "model %zu", index);
+    name_model(config.label, index);
     strata_status status = strata_model_open(&mine->model, now->process, &config, &now->error);
     if (status == STRATA_OK && wanted->reserve_bytes > 0) {
         strata_arena_config arena;
@@ -89,7 +101,7 @@ static strata_status open_model(player *now, size_t index)
         strata_heap_config_init(&heap);
         heap.region.label = "blocks";
         /* Fragmentation takes a fifth in the streams that we know; four times is a lot. */
-        const size_t room = wanted->live_peak_bytes * 4 + wanted->live_peak_blocks * 64;
+        size_t room = wanted->live_peak_bytes * 4 + wanted->live_peak_blocks * 64;
         if (room > heap.region.reserve_bytes) {
             heap.region.reserve_bytes = room;
         }
@@ -101,7 +113,7 @@ static strata_status open_model(player *now, size_t index)
 
 static void *allocate_plain(const trace_event *event)
 {
-    const size_t size = event->size == 0 ? 1 : event->size;
+    size_t size = event->size == 0 ? 1 : event->size;
     if (event->align <= TRACE_ALIGN_BLOCK) {
         return malloc(size);
     }
@@ -141,7 +153,7 @@ static bool give_back(player *now, const block *gone)
 static strata_status begin_pass(player *now, const trace *events, bool strata)
 {
     *now = (player){.events = events, .strata = strata};
-    now->blocks = calloc(events->object_count + 1, sizeof(*now->blocks));
+    now->blocks = calloc(events->object_count + 1, sizeof *now->blocks);
     if (now->blocks == NULL) {
         return strata_error_set(&now->error, STRATA_NO_MEMORY, "no memory for %zu objects",
                                 events->object_count);
@@ -163,7 +175,7 @@ static strata_status begin_pass(player *now, const trace *events, bool strata)
 static strata_status tear_down(player *now)
 {
     strata_status first = STRATA_OK;
-    const bool plain = !now->strata && now->blocks != NULL;
+    bool plain = !now->strata && now->blocks != NULL;
     for (size_t i = 0; plain && i < now->events->object_count; i++) {
         free(now->blocks[i].base);
     }
@@ -172,7 +184,7 @@ static strata_status tear_down(player *now)
         if (mine->model == NULL) {
             continue;
         }
-        const strata_status status = strata_model_release(mine->model, NULL, &mine->release);
+        strata_status status = strata_model_release(mine->model, NULL, &mine->release);
         first = first == STRATA_OK ? status : first;
     }
     return first;
@@ -233,22 +245,22 @@ static uint64_t pattern_of(uint32_t object)
 
 static void fill(const block *mine, uint32_t object)
 {
-    const uint64_t word = pattern_of(object);
+    uint64_t word = pattern_of(object);
     uint64_t at = 0;
-    for (; at + sizeof(word) <= mine->size; at += sizeof(word)) {
-        memcpy(mine->base + at, &word, sizeof(word));
+    for (; at + sizeof word <= mine->size; at += sizeof word) {
+        memcpy(mine->base + at, &word, sizeof word);
     }
     memcpy(mine->base + at, &word, mine->size - at);
 }
 
 static bool is_intact(const block *mine, uint32_t object)
 {
-    const uint64_t word = pattern_of(object);
+    uint64_t word = pattern_of(object);
     uint64_t differs = 0;
     uint64_t at = 0;
-    for (; at + sizeof(word) <= mine->size; at += sizeof(word)) {
+    for (; at + sizeof word <= mine->size; at += sizeof word) {
         uint64_t have;
-        memcpy(&have, mine->base + at, sizeof(have));
+        memcpy(&have, mine->base + at, sizeof have);
         differs |= have ^ word;
     }
     return differs == 0 && memcmp(mine->base + at, &word, mine->size - at) == 0;
@@ -260,8 +272,8 @@ static int order_blocks(const void *left, const void *right)
 {
     const block *a = left;
     const block *b = right;
-    const uintptr_t a_end = (uintptr_t)a->base + (a->size == 0 ? 1 : a->size);
-    const uintptr_t b_end = (uintptr_t)b->base + (b->size == 0 ? 1 : b->size);
+    uintptr_t a_end = (uintptr_t)a->base + (a->size == 0 ? 1 : a->size);
+    uintptr_t b_end = (uintptr_t)b->base + (b->size == 0 ? 1 : b->size);
     if (a_end <= (uintptr_t)b->base) {
         return -1;
     }
@@ -343,7 +355,7 @@ static strata_status play_checked(player *now, progress *bar)
 /* A pass that failed: says so, gives everything back. */
 static int abandon(player *now, const char *path)
 {
-    const int status = cli_fail(NAME, "%s: %s", path, now->error.text);
+    int status = message_status(NAME, now->error.status, "%s: %s", path, now->error.text);
     (void)tear_down(now);
     end_pass(now);
     return status;
@@ -357,7 +369,7 @@ static int run_timed(result *out)
         if (begin_pass(&now, out->events, out->strata) != STRATA_OK) {
             return abandon(&now, out->path);
         }
-        const uint64_t began_ns = strata_now_ns();
+        uint64_t began_ns = strata_now_ns();
         if (play_timed(&now) != STRATA_OK) {
             return abandon(&now, out->path);
         }
@@ -374,7 +386,7 @@ static int run_timed(result *out)
 static void measure_teardown(player *now, result *out)
 {
     machine_neighbour neighbour;
-    const bool beside = machine_neighbour_start(&neighbour);
+    bool beside = machine_neighbour_start(&neighbour);
     machine_window window;
     machine_window_begin(&window);
     (void)tear_down(now); /* its failures are in the reports */
@@ -383,6 +395,7 @@ static void measure_teardown(player *now, result *out)
     machine_neighbour_stop(&neighbour);
 }
 
+/* A trace may number its models with gaps: each report keeps its model's number beside it. */
 static int keep_reports(const player *now, result *out)
 {
     int status = TOOL_DONE;
@@ -390,12 +403,13 @@ static int keep_reports(const player *now, result *out)
         if (now->models[i].model == NULL) {
             continue;
         }
-        const strata_report *report = &now->models[i].release;
-        out->releases[out->release_count++] = *report;
-        if (!output_release_is_good(report)) {
+        model_release *kept = &out->releases[out->release_count++];
+        kept->report = now->models[i].release;
+        name_model(kept->label, i);
+        if (!output_release_is_good(&kept->report)) {
             char text[1024];
-            (void)strata_report_format(report, text, sizeof(text));
-            status = cli_fail(NAME, "%s: model %zu: release: %s", out->path, i, text);
+            (void)strata_report_format(&kept->report, text, sizeof text);
+            status = message_fail(NAME, "%s: %s: release: %s", out->path, kept->label, text);
         }
     }
     return status;
@@ -404,14 +418,14 @@ static int keep_reports(const player *now, result *out)
 static int run_checked(result *out)
 {
     player now;
-    const bool peak_known = machine_resident_peak_reset();
-    const machine_count before = machine_resident_bytes();
+    bool peak_known = machine_resident_peak_reset();
+    machine_count before = machine_resident_bytes();
     if (begin_pass(&now, out->events, out->strata) != STRATA_OK) {
         return abandon(&now, out->path);
     }
     progress bar;
     progress_begin(&bar, "replay", "events", out->events->event_count);
-    const strata_status played = play_checked(&now, &bar);
+    strata_status played = play_checked(&now, &bar);
     progress_end(&bar);
     if (played != STRATA_OK) {
         return abandon(&now, out->path);
@@ -424,10 +438,10 @@ static int run_checked(result *out)
     int status = keep_reports(&now, out);
     end_pass(&now);
     if (out->bad != 0) {
-        status = cli_fail(NAME,
-                          "%s: %llu blocks were bad: misaligned, overlapping, changed, or "
-                          "refused when freed",
-                          out->path, (unsigned long long)out->bad);
+        status = message_fail(NAME,
+                              "%s: %llu blocks were bad: misaligned, overlapping, changed, or "
+                              "refused when freed",
+                              out->path, (unsigned long long)out->bad);
     }
     return status;
 }
@@ -435,15 +449,15 @@ static int run_checked(result *out)
 /* The checked pass fills every byte: what the machine does not have is refused beforehand. */
 static int check_fits(const result *out)
 {
-    const machine_count available = machine_memory_available_bytes();
+    machine_count available = machine_memory_available_bytes();
     if (available.known && out->events->live_peak_bytes > available.value / 4 * 3) {
         char need[STRATA_UNITS_TEXT_MAX];
         char have[STRATA_UNITS_TEXT_MAX];
-        return cli_refuse(NAME,
-                          "%s: needs %s at once, and %s are available; use a machine with "
-                          "more memory",
-                          out->path, strata_size_show(out->events->live_peak_bytes, need),
-                          strata_size_show(available.value, have));
+        return message_refuse(NAME,
+                              "%s: needs %s at once, and %s are available; use a machine with "
+                              "more memory",
+                              out->path, strata_size_show(out->events->live_peak_bytes, need),
+                              strata_size_show(available.value, have));
     }
     return TOOL_DONE;
 }
@@ -463,10 +477,8 @@ static json_t *result_document(const result *from)
 {
     json_t *releases = json_array();
     for (size_t i = 0; i < from->release_count; i++) {
-        char label[STRATA_LABEL_MAX];
-        const machine_count nothing = {0};
-        (void)snprintf(label, sizeof(label), "model %zu", i);
-        output_append(&releases, output_release(label, &from->releases[i], nothing));
+        const model_release *kept = &from->releases[i];
+        output_append(&releases, output_release(kept->label, &kept->report, (machine_count){0}));
     }
     return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "trace",
                      output_text(from->path), "allocator", from->strata ? "strata" : "glibc",
@@ -493,10 +505,8 @@ static void print_result(const result *from)
                                            : "an unknown amount",
                  strata_time_show(from->teardown.elapsed_ns, took));
     for (size_t i = 0; i < from->release_count; i++) {
-        char label[STRATA_LABEL_MAX];
-        const machine_count nothing = {0};
-        (void)snprintf(label, sizeof(label), "model %zu", i);
-        output_release_text(stdout, label, &from->releases[i], nothing);
+        const model_release *kept = &from->releases[i];
+        output_release_text(stdout, kept->label, &kept->report, (machine_count){0});
     }
 }
 
@@ -506,15 +516,15 @@ static int replay_file(const char *path, bool strata, bool json, json_t **docume
 {
     trace events;
     strata_error error;
-    const strata_status read = trace_read(&events, path, &error);
+    strata_status read = trace_read(&events, path, &error);
     if (read != STRATA_OK) {
-        return read == STRATA_NO_MEMORY ? cli_fail(NAME, "%s: %s", path, error.text)
-                                        : cli_refuse(NAME, "%s: %s", path, error.text);
+        return read == STRATA_NO_MEMORY ? message_fail(NAME, "%s: %s", path, error.text)
+                                        : message_refuse(NAME, "%s: %s", path, error.text);
     }
-    result *out = calloc(1, sizeof(*out));
+    result *out = calloc(1, sizeof *out);
     int status = TOOL_FAILED;
     if (out == NULL) {
-        status = cli_fail(NAME, "%s: out of memory", path);
+        status = message_fail(NAME, "%s: out of memory", path);
     } else {
         out->path = path;
         out->events = &events;
@@ -550,15 +560,15 @@ static int finish(json_t *documents, size_t traces, bool json, int status)
 
 static int replay_all(const cli_line *line, const char *allocator, bool json)
 {
-    const bool strata = strcmp(allocator, "strata") == 0;
+    bool strata = strcmp(allocator, "strata") == 0;
     if (!strata && strcmp(allocator, "glibc") != 0) {
-        return cli_refuse(NAME, "--allocator: \"%.96s\" is not known here; use strata or glibc",
-                          allocator);
+        return message_refuse(NAME, "--allocator: \"%.96s\" is not known here; use strata or glibc",
+                              allocator);
     }
     json_t *documents = json_array();
     int status = TOOL_DONE;
     for (size_t i = 0; i < line->argument_count && status != TOOL_UNUSABLE; i++) {
-        const int one = replay_file(line->arguments[i], strata, json, &documents);
+        int one = replay_file(line->arguments[i], strata, json, &documents);
         status = one == TOOL_DONE ? status : one;
     }
     return finish(documents, line->argument_count, json, status);
@@ -572,14 +582,14 @@ int strata_tool_replay(int argc, const char **argv)
         CLI_TEXT("allocator", "NAME", &allocator, "strata (the default) or glibc"),
         CLI_FLAG("json", &json, "one JSON document on stdout; an array for several traces"),
     };
-    const cli_command command = {
+    cli_command command = {
         .name = NAME,
         .arguments = "TRACE...",
         .about =
             "Replays recorded allocations (.csv or .csv.gz), one model for each model number,\n"
             "fills and compares every block, and releases what is left.\n",
         .options = options,
-        .option_count = sizeof(options) / sizeof(options[0]),
+        .option_count = sizeof options / sizeof options[0],
         .arguments_least = 1,
         .arguments_most = TRACES_MAX,
     };

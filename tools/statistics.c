@@ -8,8 +8,8 @@
 
 static int order(const void *left, const void *right)
 {
-    const double a = *(const double *)left;
-    const double b = *(const double *)right;
+    double a = *(const double *)left;
+    double b = *(const double *)right;
     return (a > b) - (a < b);
 }
 
@@ -21,8 +21,8 @@ static size_t sort_into(double *sorted, const double *values, size_t count)
         count = STATISTICS_VALUES_MAX;
     }
     if (count != 0) {
-        memcpy(sorted, values, count * sizeof(*values));
-        qsort(sorted, count, sizeof(*sorted), order);
+        memcpy(sorted, values, count * sizeof *values);
+        qsort(sorted, count, sizeof *sorted, order);
     }
     return count;
 }
@@ -30,8 +30,8 @@ static size_t sort_into(double *sorted, const double *values, size_t count)
 /* Linear between the two neighbours, so that the half of an even number is the usual median. */
 static double quantile(const double *sorted, size_t count, double share)
 {
-    const double at = share * (double)(count - 1);
-    const size_t below = (size_t)at;
+    double at = share * (double)(count - 1);
+    size_t below = (size_t)at;
     if (below + 1 >= count) {
         return sorted[count - 1];
     }
@@ -52,8 +52,8 @@ double statistics_spread(const double *values, size_t count)
     if (count < 2) {
         return 0.0;
     }
-    const double middle = quantile(sorted, count, 0.5);
-    const double between = quantile(sorted, count, 0.75) - quantile(sorted, count, 0.25);
+    double middle = quantile(sorted, count, 0.5);
+    double between = quantile(sorted, count, 0.75) - quantile(sorted, count, 0.25);
     return middle == 0.0 ? 0.0 : between / fabs(middle);
 }
 
@@ -62,7 +62,7 @@ double statistics_spread(const double *values, size_t count)
  * range of a double for large counts. */
 static size_t droppable(size_t count)
 {
-    const double n = (double)count;
+    double n = (double)count;
     double tail = 0.0;
     size_t drop = 0;
     for (size_t k = 0; k < count / 2; k++) {
@@ -83,10 +83,10 @@ statistics_interval statistics_median_interval(const double *values, size_t coun
     if (count == 0) {
         return (statistics_interval){.median = NAN, .low95 = NAN, .high95 = NAN};
     }
-    const size_t drop = droppable(count);
+    size_t drop = droppable(count);
     /* Dropping d values from each end leaves the d-th and the (count - d + 1)-th, counted from 1.
      */
-    const size_t low = drop == 0 ? 0 : drop - 1;
+    size_t low = drop == 0 ? 0 : drop - 1;
     return (statistics_interval){
         .median = quantile(sorted, count, 0.5),
         .low95 = sorted[low],

@@ -1,6 +1,8 @@
 /* trace.c - reads a trace through zlib, which passes plain text through. See trace.h. */
 #include "trace.h"
 
+#include "text.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -56,18 +58,11 @@ static bool split(char *line, fields *out)
     return true;
 }
 
-/* Digits only; an empty field is 0. False for anything else and for more than `most`. */
+/* A field that is left out is 0. */
 static bool number(const char *text, uint64_t most, uint64_t *value)
 {
-    uint64_t sum = 0;
-    for (; *text != '\0'; text++) {
-        if (*text < '0' || *text > '9' || __builtin_mul_overflow(sum, 10U, &sum) ||
-            __builtin_add_overflow(sum, (uint64_t)(*text - '0'), &sum)) {
-            return false;
-        }
-    }
-    *value = sum;
-    return sum <= most;
+    *value = 0;
+    return *text == '\0' || text_number(text, most, value);
 }
 
 /* --- growing lists -----------------------------------------------------------------------------*/
@@ -84,7 +79,7 @@ static strata_status grow(void **list, size_t *capacity, size_t count, size_t it
                                 "more than %zu events; replay a part of the trace",
                                 TRACE_EVENTS_MAX);
     }
-    const size_t wanted = *capacity == 0 ? 4096 : *capacity * 2;
+    size_t wanted = *capacity == 0 ? 4096 : *capacity * 2;
     void *grown = realloc(*list, wanted * item_bytes);
     if (grown == NULL) {
         return strata_error_set(err, STRATA_NO_MEMORY, "no memory for %zu events", wanted);
@@ -97,8 +92,8 @@ static strata_status grow(void **list, size_t *capacity, size_t count, size_t it
 static strata_status add_event(reading *now, trace_event event, strata_error *err)
 {
     void *list = now->into->events;
-    const strata_status status =
-        grow(&list, &now->event_capacity, now->into->event_count, sizeof(event), err);
+    strata_status status =
+        grow(&list, &now->event_capacity, now->into->event_count, sizeof event, err);
     now->into->events = list;
     if (status == STRATA_OK) {
         now->into->events[now->into->event_count++] = event;
@@ -109,8 +104,8 @@ static strata_status add_event(reading *now, trace_event event, strata_error *er
 static strata_status add_object(reading *now, object added, strata_error *err)
 {
     void *list = now->objects;
-    const strata_status status =
-        grow(&list, &now->object_capacity, now->into->object_count, sizeof(added), err);
+    strata_status status =
+        grow(&list, &now->object_capacity, now->into->object_count, sizeof added, err);
     now->objects = list;
     if (status == STRATA_OK) {
         now->objects[now->into->object_count++] = added;
@@ -190,8 +185,7 @@ static strata_status take_allocation(reading *now, char op, const fields *line, 
     }
     strata_status status = take_argument(&event, op, line->text[4], err);
     if (status == STRATA_OK) {
-        const object added = {
-            .size = event.size, .model = event.model, .kind = event.kind, .live = true};
+        object added = {.size = event.size, .model = event.model, .kind = event.kind, .live = true};
         status = add_object(now, added, err);
     }
     if (status == STRATA_OK) {
@@ -205,7 +199,7 @@ static strata_status take_allocation(reading *now, char op, const fields *line, 
 
 static strata_status take_free(reading *now, const fields *line, strata_error *err)
 {
-    const size_t count = now->into->object_count;
+    size_t count = now->into->object_count;
     uint64_t back;
     if (!number(line->text[3], count, &back) || back == 0 || now->objects == NULL) {
         return strata_error_set(err, STRATA_INVALID,
@@ -236,7 +230,7 @@ static strata_status take_line(reading *now, char *text, strata_error *err)
         return strata_error_set(err, STRATA_INVALID, "more than %d fields; see the format's README",
                                 FIELDS_MAX);
     }
-    const char op = line.text[0][0];
+    char op = line.text[0][0];
     if (strlen(line.text[0]) != 1 || strchr("KmcaRvfAFU", op) == NULL) {
         return strata_error_set(err, STRATA_INVALID,
                                 "operation \"%.32s\"; write one of K m c a R v f A F U",
@@ -264,7 +258,7 @@ static strata_status take_line(reading *now, char *text, strata_error *err)
 /* Cuts the newline. INVALID for a line that is too long, or that has a NUL inside. */
 static strata_status trim_line(char *text, bool at_end, strata_error *err)
 {
-    const size_t length = strlen(text);
+    size_t length = strlen(text);
     if (length > 0 && text[length - 1] == '\n') {
         text[length - 1] = '\0';
         return STRATA_OK;
@@ -294,7 +288,7 @@ static strata_status read_lines(reading *now, gzFile file, strata_error *err)
 {
     char text[TRACE_LINE_MAX];
     strata_status status = STRATA_OK;
-    while (status == STRATA_OK && gzgets(file, text, sizeof(text)) != NULL) {
+    while (status == STRATA_OK && gzgets(file, text, sizeof text) != NULL) {
         now->line++;
         status = trim_line(text, gzeof(file) != 0, err);
         if (status == STRATA_OK) {
@@ -319,7 +313,7 @@ static strata_status read_lines(reading *now, gzFile file, strata_error *err)
 static strata_status open_file(const char *path, gzFile *file, strata_error *err)
 {
     struct stat about;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return strata_error_native(err, STRATA_SYSTEM, STRATA_ORIGIN_ERRNO, errno, "open");
     }

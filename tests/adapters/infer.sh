@@ -79,11 +79,26 @@ has '"status": "busy"'
 has '1 output(s)\|holds 1 block(s)' # the second below API 18, which has no Reserve
 has '"ok": true'
 
-# Promise: the budget ends a run with its own reason, the process lives, everything comes back.
-expect 1 "$rec" --library "$library" --shapes 4096x48 --set model.budget:24MiB
+# Promise: the budget ends a run with its own reason, the process lives, everything comes back; it is
+# the configuration's fault, as is a budget or an address space in which the model cannot be opened.
+expect 2 "$rec" --library "$library" --shapes 4096x48 --set model.budget:24MiB
 grep -q 'budget' "$folder/err" || fail "the budget is not named"
 has 'FAILED: 1 model(s) released'
-has ', 0 B after'
+has ', 0B after'
+
+expect 2 "$cls" --library "$library" --set model.budget:64KiB
+grep -q 'budget' "$folder/err" || fail "the budget is not named"
+if [ -z "${STRATA_TEST_SANITIZED:-}" ]; then
+    got=0
+    (
+        # shellcheck disable=SC3045 # dash and bash have it, and nothing portable does
+        ulimit -v 8388608
+        exec "$strata" infer --runtime onnxruntime --library "$library" \
+            --set run.reserve:64GiB "$cls"
+    ) >"$folder/out" 2>"$folder/err" || got=$?
+    [ "$got" -eq 2 ] || fail "exit status $got instead of 2 in a small address space"
+    grep -q 'RLIMIT_AS' "$folder/err" || fail "the limit is not named"
+fi
 
 # Promise: what cannot be used is refused in one line, with a remedy, before or without a load.
 refused "$cls" --library "$folder/none.so"

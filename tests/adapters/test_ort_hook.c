@@ -32,9 +32,9 @@ static void load_fake(void)
     fake_ort_get_control_fn *get_control;
     const struct OrtApiBase *(*get_base)(void);
     void *found = symbol(library, "fake_ort_get_control");
-    memcpy(&get_control, &found, sizeof(get_control));
+    memcpy(&get_control, &found, sizeof get_control);
     found = symbol(library, "OrtGetApiBase");
-    memcpy(&get_base, &found, sizeof(get_base));
+    memcpy(&get_base, &found, sizeof get_base);
     control = get_control();
     base = get_base();
 }
@@ -85,22 +85,22 @@ static strata_status load(ort_bench *b, struct OrtSession **out)
 START_TEST(odd_sizes_are_served)
 {
     static const size_t sizes[] = {0, 1, 3, 7, 63, 64, 65, 127, 4095, 4097, 65535, 1000003, 0};
-    const size_t count = sizeof(sizes) / sizeof(sizes[0]);
+    size_t count = sizeof sizes / sizeof sizes[0];
     ort_bench b = {0};
     ort_bench_begin(&b, base, ENV);
     ort_bench_open(&b, NULL);
-    unsigned char *blocks[sizeof(sizes) / sizeof(sizes[0]) * 2];
-    for (size_t i = 0; i < count * 2; ++i) {
-        const size_t bytes = sizes[i % count];
+    unsigned char *blocks[sizeof sizes / sizeof sizes[0] * 2];
+    for (size_t i = 0; i < count * 2; i++) {
+        size_t bytes = sizes[i % count];
         blocks[i] = i < count ? b.hook->allocate(b.hook, bytes) : b.hook->reserve(b.hook, bytes);
         ck_assert(is_aligned(blocks[i]));
         memset(blocks[i], (int)i + 1, bytes);
-        for (size_t k = 0; k < i; ++k) {
+        for (size_t k = 0; k < i; k++) {
             ck_assert_ptr_ne(blocks[i], blocks[k]);
         }
     }
-    for (size_t i = 0; i < count * 2; ++i) {
-        for (size_t k = 0; k < sizes[i % count]; ++k) {
+    for (size_t i = 0; i < count * 2; i++) {
+        for (size_t k = 0; k < sizes[i % count]; k++) {
             ck_assert_uint_eq(blocks[i][k], i + 1);
         }
         b.hook->free(b.hook, blocks[i]);
@@ -130,7 +130,7 @@ START_TEST(impossible_sizes_are_refused)
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 63, SIZE_MAX - 64, (size_t)1 << 63,
                                    (size_t)5 << 30};
     uint64_t refused = 0;
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         ck_assert_ptr_null(b.hook->allocate(b.hook, sizes[i]));
         ck_assert_ptr_null(b.hook->reserve(b.hook, sizes[i]));
         refused += 2;
@@ -204,7 +204,7 @@ START_TEST(held_blocks_refuse_the_release)
     assert_ok(load(&b, &session), b.err);
     unsigned char *output = b.hook->allocate(b.hook, 409600);
     memset(output, 7, 409600);
-    const uint64_t unmaps = fake_system_calls(&b.system, FAKE_UNMAP);
+    uint64_t unmaps = fake_system_calls(&b.system, FAKE_UNMAP);
 
     assert_status(ort_bench_release(&b), STRATA_BUSY);
     ck_assert_uint_eq(b.report.attempted, 0);
@@ -215,8 +215,8 @@ START_TEST(held_blocks_refuse_the_release)
 
     assert_status(ort_bench_release(&b), STRATA_BUSY);
     char held[64]; /* by the heap's size classes, so not less than was asked for */
-    const size_t bytes = ort_bench_read(&b).live_bytes;
-    (void)snprintf(held, sizeof(held), "1 output(s) or other block(s) of %zu bytes", bytes);
+    size_t bytes = ort_bench_read(&b).live_bytes;
+    (void)snprintf(held, sizeof held, "1 output(s) or other block(s) of %zu bytes", bytes);
     ck_assert_uint_ge(bytes, 409600);
     ck_assert_ptr_nonnull(strstr(b.report.details[0].error.text, held));
     ck_assert_uint_eq(b.report.details[0].held_bytes, bytes);
@@ -246,11 +246,11 @@ START_TEST(late_calls_are_refused)
     void *block = b.hook->allocate(b.hook, 100);
     b.hook->free(b.hook, block);
     assert_status(ort_bench_release(&b), STRATA_OK);
-    const strata_ort_session_info before = ort_bench_read(&b);
+    strata_ort_session_info before = ort_bench_read(&b);
     b.hook->free(b.hook, block);
     ck_assert_ptr_null(b.hook->allocate(b.hook, 100));
     ck_assert_ptr_null(b.hook->reserve(b.hook, 100));
-    const strata_ort_session_info after = ort_bench_read(&b);
+    strata_ort_session_info after = ort_bench_read(&b);
     ck_assert_uint_eq(before.late_calls, 0);
     ck_assert_uint_eq(after.late_calls, 3);
     ck_assert(after.released);
@@ -278,7 +278,7 @@ START_TEST(each_session_keeps_its_own)
     ck_assert_ptr_null(control->registered);
     ck_assert_uint_eq(control->registers, 1);
     ck_assert_uint_eq(control->unregisters, 1);
-    const strata_ort_session_info loaded = ort_bench_read(&b);
+    strata_ort_session_info loaded = ort_bench_read(&b);
     ck_assert_uint_eq(loaded.weight_blocks, 5);
     ck_assert_uint_eq(loaded.weight_bytes, 5000);
     ck_assert_uint_eq(loaded.live_blocks, 8);
@@ -315,7 +315,7 @@ typedef struct loader {
 static void *load_in_a_thread(void *user)
 {
     loader *l = user;
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < 20; i++) {
         struct OrtSession *session = NULL;
         l->status = load(&l->bench, &session);
         if (l->status != STRATA_OK) {
@@ -338,17 +338,17 @@ START_TEST(loads_take_turns)
     ort_bench_begin(&b, base, ENV);
     loader loaders[THREADS] = {0};
     pthread_t threads[THREADS];
-    for (size_t i = 0; i < THREADS; ++i) {
+    for (size_t i = 0; i < THREADS; i++) {
         loaders[i].bench = (ort_bench){.process = b.process, .env = b.env};
         ort_bench_open(&loaders[i].bench, NULL);
     }
-    for (size_t i = 0; i < THREADS; ++i) {
+    for (size_t i = 0; i < THREADS; i++) {
         ck_assert_int_eq(pthread_create(&threads[i], NULL, load_in_a_thread, &loaders[i]), 0);
     }
-    for (size_t i = 0; i < THREADS; ++i) {
+    for (size_t i = 0; i < THREADS; i++) {
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     }
-    for (size_t i = 0; i < THREADS; ++i) {
+    for (size_t i = 0; i < THREADS; i++) {
         assert_ok(loaders[i].status, loaders[i].bench.err);
         assert_status(ort_bench_release(&loaders[i].bench), STRATA_OK);
         ort_bench_close(&loaders[i].bench);
@@ -464,7 +464,7 @@ START_TEST(versions)
         uint32_t newest, expected;
     } known[] = {{"1.17.1", 17, 17}, {"1.18.0", 18, 18}, {"1.22.0", 22, 22},
                  {"1.23.2", 23, 23}, {"1.30.0", 30, 23}, {"2.0.0", 30, 23}};
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i) {
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         strata_ort_env *env = NULL;
         strata_error err = {0};
         control->asked_count = 0;
@@ -536,7 +536,7 @@ START_TEST(statistics)
     assert_ok(load(&b, &session), b.err);
     void *pairs = NULL;
     ck_assert_ptr_null(b.hook->get_statistics(b.hook, &pairs));
-    const strata_ort_session_info info = ort_bench_read(&b);
+    strata_ort_session_info info = ort_bench_read(&b);
     ck_assert_uint_eq(statistic(pairs, "InUse"), info.live_bytes);
     ck_assert_uint_eq(statistic(pairs, "MaxInUse"), info.peak_bytes);
     ck_assert_uint_eq(statistic(pairs, "NumAllocs"), 8);
@@ -636,16 +636,16 @@ START_TEST(every_kth_failure_of_a_load)
     control->reserve_bytes = 300000; /* several extents */
     control->allocate_count = 10;
     control->allocate_bytes = 700000;
-    for (size_t kind = 0; kind < 8; ++kind) {
-        const fake_call call = calls[kind / 2];
-        const bool from_then_on = kind % 2 == 1;
+    for (size_t kind = 0; kind < 8; kind++) {
+        fake_call call = calls[kind / 2];
+        bool from_then_on = kind % 2 == 1;
         ort_bench b = {0};
         ort_bench_begin(&b, base, ENV);
-        const size_t blocks = fake_memory_live(&b.memory);
-        const size_t mappings = fake_system_live(&b.system);
+        size_t blocks = fake_memory_live(&b.memory);
+        size_t mappings = fake_system_live(&b.system);
         uint64_t failures = 0;
         uint64_t injected = 1;
-        for (uint64_t nth = 1; injected > 0; ++nth) {
+        for (uint64_t nth = 1; injected > 0; nth++) {
             if (call == FAKE_CALL_COUNT_) {
                 fake_memory_fail(&b.memory, nth, from_then_on);
             } else {
@@ -675,10 +675,10 @@ START_TEST(a_set_that_cannot_be_opened)
     ort_bench b = {0};
     ort_bench_begin(&b, base, ENV);
     assert_ok(strata_model_open(&b.model, b.process, NULL, &b.err), b.err);
-    const size_t mappings = fake_system_live(&b.system);
+    size_t mappings = fake_system_live(&b.system);
     size_t undone = 0;
     strata_status status = STRATA_NO_MEMORY;
-    for (uint64_t nth = 1; status != STRATA_OK; ++nth) {
+    for (uint64_t nth = 1; status != STRATA_OK; nth++) {
         b.err = (strata_error){0};
         fake_system_fail(&b.system, FAKE_MAP, nth, true, ENOMEM);
         status =
@@ -699,15 +699,14 @@ START_TEST(a_set_that_cannot_be_opened)
 }
 END_TEST
 
-/* Promise: weights that are all back leave their arena empty, so that loading again does not grow.
- */
+/* Promise: weights that are all back leave their arena empty: loading again does not grow it. */
 START_TEST(loading_again_does_not_grow)
 {
     ort_bench b = {0};
     ort_bench_begin(&b, base, ENV);
     ort_bench_open(&b, NULL);
     strata_area_info weights;
-    for (int i = 0; i < 50; ++i) {
+    for (int i = 0; i < 50; i++) {
         struct OrtSession *session = NULL;
         assert_ok(load(&b, &session), b.err);
         release(session);
@@ -755,9 +754,9 @@ static void *churn(void *user)
     unsigned char *blocks[32] = {0};
     size_t sizes[32] = {0};
     unsigned state = w->seed;
-    for (int i = 0; i < 20000; ++i) {
+    for (int i = 0; i < 20000; i++) {
         state = state * 1664525U + 1013904223U;
-        const size_t at = (state >> 8) % 32;
+        size_t at = (state >> 8) % 32;
         if (blocks[at] != NULL) {
             w->damaged += blocks[at][0] != (unsigned char)w->seed ||
                           blocks[at][sizes[at] - 1] != (unsigned char)w->seed;
@@ -766,7 +765,7 @@ static void *churn(void *user)
             continue;
         }
         sizes[at] = 1 + (state >> 16) % 5000;
-        const bool weight = i % 16 == 0;
+        bool weight = i % 16 == 0;
         blocks[at] = weight ? w->hook->reserve(w->hook, sizes[at])
                             : w->hook->allocate(w->hook, sizes[at]);
         w->damaged += !is_aligned(blocks[at]);
@@ -775,7 +774,7 @@ static void *churn(void *user)
             blocks[at][sizes[at] - 1] = (unsigned char)w->seed;
         }
     }
-    for (size_t i = 0; i < 32; ++i) {
+    for (size_t i = 0; i < 32; i++) {
         w->hook->free(w->hook, blocks[i]);
     }
     return NULL;
@@ -791,15 +790,15 @@ START_TEST(many_threads)
     ort_bench_open(&b, NULL);
     worker workers[THREADS];
     pthread_t threads[THREADS];
-    for (unsigned i = 0; i < THREADS; ++i) {
+    for (unsigned i = 0; i < THREADS; i++) {
         workers[i] = (worker){.hook = b.hook, .seed = i + 1};
         ck_assert_int_eq(pthread_create(&threads[i], NULL, churn, &workers[i]), 0);
     }
-    for (size_t i = 0; i < THREADS; ++i) {
+    for (size_t i = 0; i < THREADS; i++) {
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
         ck_assert_uint_eq(workers[i].damaged, 0);
     }
-    const strata_ort_session_info info = ort_bench_read(&b);
+    strata_ort_session_info info = ort_bench_read(&b);
     ck_assert_uint_eq(info.live_blocks, 0);
     ck_assert_uint_eq(info.live_bytes, 0);
     ck_assert_uint_eq(info.refused_frees, 0);
@@ -826,7 +825,7 @@ static void *call_until_refused(void *user)
  * call touches memory that is gone. */
 START_TEST(a_release_beside_calls)
 {
-    for (int round = 0; round < 20; ++round) {
+    for (int round = 0; round < 20; round++) {
         ort_bench b = {0};
         ort_bench_begin(&b, base, ENV);
         ort_bench_open(&b, NULL);
@@ -841,7 +840,8 @@ START_TEST(a_release_beside_calls)
         ck_assert_int_eq(pthread_join(thread, NULL), 0);
         /* A block that was taken between question and release dies with the heap; its free came
          * late and is counted, nothing worse. */
-        ck_assert_int_eq(status, STRATA_OK);
+        ck_assert_msg(status == STRATA_OK, "%s: %s", strata_status_name(status),
+                      b.report.details[0].error.text);
         ck_assert_uint_eq(b.report.bytes_held_after, 0);
         ort_bench_close(&b);
         ort_bench_end(&b);

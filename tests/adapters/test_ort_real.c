@@ -19,7 +19,7 @@ static const char *const model_names[MODELS] = {"ch_PP-OCRv4_det_infer.onnx",
                                                 "ch_ppocr_mobile_v2.0_cls_infer.onnx"};
 /* Width and height; a model with a fixed height keeps it. Multiples of 32: det's steps. */
 static const infer_picture pictures[] = {{320, 320}, {192, 96}, {640, 64}};
-#define PICTURES (sizeof(pictures) / sizeof(pictures[0]))
+#define PICTURES (sizeof pictures / sizeof pictures[0])
 
 static char paths[MODELS][1024];
 static infer_runtime *runtime;
@@ -80,7 +80,7 @@ static void release_and_close(ort_bench *b)
     assert_status(ort_bench_release(b), STRATA_OK);
     ck_assert_uint_eq(b->report.bytes_held_after, 0);
     ck_assert_int_eq(b->report.verdict, STRATA_VERDICT_VERIFIED);
-    const strata_ort_session_info info = ort_bench_read(b);
+    strata_ort_session_info info = ort_bench_read(b);
     ck_assert_uint_eq(info.allocations, info.frees);
     ck_assert_uint_eq(info.refused_frees, 0);
     ck_assert_uint_eq(info.late_calls, 0);
@@ -99,7 +99,7 @@ static void check_same_outputs(size_t model, unsigned threads)
     struct OrtSession *ours = load(&b, model, options);
     infer_output expected = {0};
     infer_output got = {0};
-    for (size_t i = 0; i < PICTURES * 2; ++i) {
+    for (size_t i = 0; i < PICTURES * 2; i++) {
         infer_inputs inputs = inputs_of(ours, pictures[i % PICTURES]);
         run(stock, &inputs, &expected);
         run(ours, &inputs, &got);
@@ -154,14 +154,14 @@ static void *checked(void *block, bool weight)
 /* The k-th call asks for more than any region holds, so that what fails is the adapter itself. */
 static void *watching_allocate(hook *self, size_t bytes)
 {
-    const bool fail = ++watched.calls == watched.fail_at;
+    bool fail = ++watched.calls == watched.fail_at;
     void *block = watched.original.allocate(self, fail ? SIZE_MAX / 4 : bytes);
     return watched.fail_at != 0 ? block : checked(block, false);
 }
 
 static void *watching_reserve(hook *self, size_t bytes)
 {
-    const bool fail = ++watched.calls == watched.fail_at;
+    bool fail = ++watched.calls == watched.fail_at;
     void *block = watched.original.reserve(self, fail ? SIZE_MAX / 4 : bytes);
     return watched.fail_at != 0 ? block : checked(block, true);
 }
@@ -178,14 +178,14 @@ static void watch(ort_bench *b)
 START_TEST(blocks_lie_in_the_models_regions)
 {
     static const size_t weights_least[MODELS] = {4000000, 10000000, 500000};
-    const size_t model = (size_t)_i;
+    size_t model = (size_t)_i;
     ort_bench b = {0};
     begin(&b);
     ort_bench_open(&b, NULL);
     watch(&b);
     struct OrtSessionOptions *options = options_of(&b, 1);
     struct OrtSession *session = load(&b, model, options);
-    const strata_ort_session_info loaded = ort_bench_read(&b);
+    strata_ort_session_info loaded = ort_bench_read(&b);
     ck_assert_uint_ge(loaded.live_bytes, weights_least[model]);
     if (b.hook->reserve != NULL) {
         ck_assert_uint_eq(loaded.weight_blocks, loaded.live_blocks);
@@ -220,7 +220,7 @@ static void ask_statistics(ort_bench *b)
     void *pairs = NULL;
     void *status = ((void *(*)(const void *, void **))slot_of(319))(b->hook, &pairs);
     ck_assert_ptr_null(status);
-    const strata_ort_session_info info = ort_bench_read(b);
+    strata_ort_session_info info = ort_bench_read(b);
     const char *(*get)(const void *, const char *) =
         (const char *(*)(const void *, const char *))slot_of(297);
     ck_assert_ptr_nonnull(get(pairs, "InUse"));
@@ -272,7 +272,7 @@ static void *serve(void *user)
     while (__atomic_load_n(&s->stop, __ATOMIC_ACQUIRE) == 0 && s->err.status == STRATA_OK) {
         if (infer_run(runtime, s->session, &s->inputs, &got, NULL, NULL, &s->err) == STRATA_OK) {
             s->wrong += !infer_output_same(&got, &s->expected);
-            __atomic_add_fetch(&s->rounds, 1, __ATOMIC_RELEASE);
+            (void)__atomic_add_fetch(&s->rounds, 1, __ATOMIC_RELEASE);
         }
     }
     infer_output_free(&got);
@@ -281,8 +281,8 @@ static void *serve(void *user)
 
 static void wait_for_rounds(serving *s, size_t from, uint64_t more)
 {
-    for (size_t i = from; i < MODELS; ++i) {
-        const uint64_t had = __atomic_load_n(&s[i].rounds, __ATOMIC_ACQUIRE);
+    for (size_t i = from; i < MODELS; i++) {
+        uint64_t had = __atomic_load_n(&s[i].rounds, __ATOMIC_ACQUIRE);
         while (__atomic_load_n(&s[i].rounds, __ATOMIC_ACQUIRE) < had + more &&
                __atomic_load_n(&s[i].err.status, __ATOMIC_RELAXED) == STRATA_OK) {
             (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -298,7 +298,7 @@ START_TEST(released_one_by_one)
     begin(&shared);
     struct OrtSessionOptions *options = options_of(&shared, 1);
     serving s[MODELS] = {0};
-    for (size_t i = 0; i < MODELS; ++i) {
+    for (size_t i = 0; i < MODELS; i++) {
         s[i].bench = (ort_bench){.process = shared.process, .env = shared.env};
         ort_bench_open(&s[i].bench, NULL);
         s[i].session = load(&s[i].bench, i, options);
@@ -307,10 +307,10 @@ START_TEST(released_one_by_one)
         run(stock, &s[i].inputs, &s[i].expected);
         infer_runtime_release(runtime, stock);
     }
-    for (size_t i = 0; i < MODELS; ++i) {
+    for (size_t i = 0; i < MODELS; i++) {
         ck_assert_int_eq(pthread_create(&s[i].thread, NULL, serve, &s[i]), 0);
     }
-    for (size_t i = 0; i < MODELS; ++i) {
+    for (size_t i = 0; i < MODELS; i++) {
         wait_for_rounds(s, i, 3);
         __atomic_store_n(&s[i].stop, 1U, __ATOMIC_RELEASE);
         ck_assert_int_eq(pthread_join(s[i].thread, NULL), 0);
@@ -341,7 +341,7 @@ START_TEST(a_held_output_refuses_the_release)
     infer_inputs inputs = inputs_of(session, pictures[0]);
     struct OrtValue *held = NULL;
     assert_ok(infer_run(runtime, session, &inputs, NULL, &held, NULL, &b.err), b.err);
-    const bool told_apart = b.hook->reserve != NULL;
+    bool told_apart = b.hook->reserve != NULL;
     assert_status(ort_bench_release(&b), STRATA_BUSY);
     ck_assert_ptr_nonnull(
         strstr(b.report.details[0].error.text,
@@ -350,7 +350,7 @@ START_TEST(a_held_output_refuses_the_release)
     infer_runtime_release(runtime, session);
     infer_runtime_options_release(runtime, options);
 
-    const uint64_t calls = fake_system_calls(&b.system, FAKE_UNMAP);
+    uint64_t calls = fake_system_calls(&b.system, FAKE_UNMAP);
     assert_status(ort_bench_release(&b), STRATA_BUSY);
     ck_assert_uint_eq(b.report.attempted, 0);
     ck_assert_str_eq(b.report.details[0].label, "rec");
@@ -374,7 +374,7 @@ static void check_undone(ort_bench *b, strata_scope *scope, bool opened)
         ck_assert_ptr_nonnull(strstr(b->err.text, "session: out of memory while loading"));
         ck_assert_uint_eq(ort_bench_read(b).live_blocks, 0);
     }
-    const strata_status before = b->err.status;
+    strata_status before = b->err.status;
     strata_report_init(&b->report, NULL, NULL);
     ck_assert_int_eq(strata_scope_undo(scope, &b->report, &b->err), before);
     ck_assert_uint_eq(b->report.failed, 0);
@@ -404,7 +404,7 @@ static bool load_once(ort_bench *b, size_t model, const struct OrtSessionOptions
     assert_status(strata_scope_open(&scope, strata_model_root(b->model)), STRATA_OK);
     strata_status status =
         strata_ort_session_open(&b->session, b->env, strata_model_root(b->model), NULL, &b->err);
-    const bool opened = status == STRATA_OK;
+    bool opened = status == STRATA_OK;
     if (opened) {
         b->hook = (hook *)(void *)strata_ort_session_allocator(b->session);
         if (fail_at != 0) {
@@ -431,14 +431,14 @@ static bool load_once(ort_bench *b, size_t model, const struct OrtSessionOptions
  * given back, and the process lives and loads again. */
 START_TEST(every_kth_allocation_of_a_load)
 {
-    const size_t model = (size_t)_i;
+    size_t model = (size_t)_i;
     ort_bench b = {0};
     begin(&b);
     struct OrtSessionOptions *options = options_of(&b, 1);
     uint64_t failures = 0;
     uint64_t allocations = 0;
     bool loaded = false;
-    for (uint64_t nth = 1; !loaded; ++nth) {
+    for (uint64_t nth = 1; !loaded; nth++) {
         loaded = load_once(&b, model, options, nth, &allocations);
         failures += !loaded;
         ck_assert_uint_eq(fake_system_live(&b.system), 0);
@@ -451,19 +451,18 @@ START_TEST(every_kth_allocation_of_a_load)
 }
 END_TEST
 
-/* Promise: the same for every system call and every control block of a load, once and from then on.
- */
+/* Promise: the same for each system call and control block of a load, once and from then on. */
 START_TEST(every_kth_system_call_of_a_load)
 {
     static const fake_call calls[] = {FAKE_MAP, FAKE_PROTECT, FAKE_ADVISE, FAKE_CALL_COUNT_};
-    const fake_call call = calls[_i / 2];
+    fake_call call = calls[_i / 2];
     ort_bench b = {0};
     begin(&b);
     struct OrtSessionOptions *options = options_of(&b, 1);
-    const size_t blocks = fake_memory_live(&b.memory);
+    size_t blocks = fake_memory_live(&b.memory);
     uint64_t failures = 0;
     uint64_t injected = 1;
-    for (uint64_t nth = 1; injected > 0; ++nth) {
+    for (uint64_t nth = 1; injected > 0; nth++) {
         if (call == FAKE_CALL_COUNT_) {
             fake_memory_fail(&b.memory, nth, _i % 2 == 1);
         } else {
@@ -490,8 +489,8 @@ END_TEST
  * and of a later one: Run answers with an error, the process lives, and the next run is right. */
 START_TEST(every_kth_allocation_of_a_run)
 {
-    const size_t model = _i / 2 == 0 ? 2 : 1;
-    const unsigned threads = 1 + (unsigned)_i % 2;
+    size_t model = _i / 2 == 0 ? 2 : 1;
+    unsigned threads = 1 + (unsigned)_i % 2;
     ort_bench b = {0};
     begin(&b);
     ort_bench_open(&b, NULL);
@@ -507,7 +506,7 @@ START_TEST(every_kth_allocation_of_a_run)
     infer_inputs fresh = inputs_of(session, (infer_picture){224, 64});
     uint64_t failures = 0;
     bool went_well = false;
-    for (uint64_t nth = 1; !went_well; ++nth) {
+    for (uint64_t nth = 1; !went_well; nth++) {
         watched.calls = 0;
         watched.fail_at = nth;
         strata_error err = {0};
@@ -521,7 +520,7 @@ START_TEST(every_kth_allocation_of_a_run)
         ck_assert_uint_lt(nth, 2000);
     }
     ck_assert_uint_gt(failures, 100);
-    for (uint64_t nth = 1; nth <= 2; ++nth) { /* and with the plan: one block, and the output */
+    for (uint64_t nth = 1; nth <= 2; nth++) { /* and with the plan: one block, and the output */
         strata_error err = {0};
         watched.calls = 0;
         watched.fail_at = nth;
@@ -630,8 +629,8 @@ int main(void)
         return skip_program("no real runtime: configure with -DSTRATA_ORT_LIBRARY=FILE and "
                             "-DSTRATA_OCR_MODELS=FOLDER");
     }
-    for (size_t i = 0; i < MODELS; ++i) {
-        (void)snprintf(paths[i], sizeof(paths[i]), "%s/%s", ORT_MODELS, model_names[i]);
+    for (size_t i = 0; i < MODELS; i++) {
+        (void)snprintf(paths[i], sizeof paths[i], "%s/%s", ORT_MODELS, model_names[i]);
     }
     return run_suite(make_suite());
 }

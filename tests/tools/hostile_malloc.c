@@ -21,7 +21,7 @@ static _Alignas(64) unsigned char stage[STAGE_BYTES];
 static void next(const char *name, void *into)
 {
     void *symbol = dlsym(RTLD_NEXT, name);
-    memcpy(into, &symbol, sizeof(symbol));
+    memcpy(into, &symbol, sizeof symbol);
 }
 
 __attribute__((visibility("default"))) void *malloc(size_t size)
@@ -45,7 +45,7 @@ __attribute__((visibility("default"))) void *malloc(size_t size)
 
 __attribute__((visibility("default"))) void free(void *ptr)
 {
-    const uintptr_t at = (uintptr_t)ptr;
+    uintptr_t at = (uintptr_t)ptr;
     if (at >= (uintptr_t)stage && at < (uintptr_t)stage + STAGE_BYTES) {
         return;
     }

@@ -34,7 +34,7 @@ static void cut(int fd)
 {
     char link[64];
     struct stat about;
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     if (fstat(fd, &about) != 0 || truncate(link, about.st_size / 2) != 0) {
         abort(); /* a test that tests nothing */
     }
@@ -42,7 +42,7 @@ static void cut(int fd)
 
 static unsigned long number_after(const char *how, const char *word)
 {
-    const size_t length = strlen(word);
+    size_t length = strlen(word);
     return strncmp(how, word, length) == 0 ? strtoul(how + length, NULL, 10) : 0;
 }
 
@@ -61,7 +61,7 @@ static ssize_t hostile(pread_fn *real, int fd, void *buffer, size_t bytes, off_t
     if (calls == number_after(how, "shrink:")) {
         cut(fd);
     }
-    const ssize_t got = real(fd, buffer, bytes, offset);
+    ssize_t got = real(fd, buffer, bytes, offset);
     if (calls == number_after(how, "mapped:")) {
         cut(fd);
     }
@@ -75,7 +75,7 @@ static ssize_t hostile(pread_fn *real, int fd, void *buffer, size_t bytes, off_t
 static void next(const char *name, void *into)
 {
     void *symbol = dlsym(RTLD_NEXT, name);
-    memcpy(into, &symbol, sizeof(symbol));
+    memcpy(into, &symbol, sizeof symbol);
 }
 
 __attribute__((visibility("default"))) ssize_t pread(int fd, void *buf, size_t nbytes, off_t offset)

@@ -15,7 +15,7 @@ static const json_t *step(const json_t *from, const char *key)
 {
     if (json_is_array(from)) {
         char *end;
-        const unsigned long index = strtoul(key, &end, 10);
+        unsigned long index = strtoul(key, &end, 10);
         return *end == '\0' ? json_array_get(from, index) : NULL;
     }
     return json_object_get(from, key);

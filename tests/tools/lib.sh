@@ -27,6 +27,19 @@ run() {
     "$strata" "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
 }
 
+# run_limited KIBIBYTES ARGUMENT...: the same with that much address space (RLIMIT_AS).
+run_limited() {
+    limit=$1
+    shift
+    what="strata $* (address space limited to $limit KiB)"
+    status=0
+    (
+        # shellcheck disable=SC3045 # dash and bash have it, and nothing portable does
+        ulimit -v "$limit"
+        exec "$strata" "$@"
+    ) >"$work/out" 2>"$work/err" </dev/null || status=$?
+}
+
 # expect_status N
 expect_status() {
     checks=$((checks + 1))

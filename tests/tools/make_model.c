@@ -29,9 +29,9 @@ static maker_bytes gguf_with_alignment(uint32_t alignment)
     maker_gguf_key_string(&gguf, "general.architecture", "llama");
     for (uint64_t i = 0; i < 10; i++) {
         char name[32];
-        const uint64_t elements = 32768 - 8 * i;
-        (void)snprintf(name, sizeof(name), "blk.%d.weight", (int)i);
-        maker_pattern(data, sizeof(data), i + 1);
+        uint64_t elements = 32768 - 8 * i;
+        (void)snprintf(name, sizeof name, "blk.%d.weight", (int)i);
+        maker_pattern(data, sizeof data, i + 1);
         (void)maker_gguf_add_tensor(&gguf, name, MAKER_F32, 1, SHAPE(elements), data,
                                     (size_t)elements * 4);
     }
@@ -55,8 +55,8 @@ static maker_bytes safetensors(void)
     static unsigned char data[1 << 16];
     maker_safetensors file;
     maker_safetensors_begin(&file);
-    maker_pattern(data, sizeof(data), 7);
-    maker_safetensors_add_tensor(&file, "a.weight", "F32", 2, SHAPE(64, 256), data, sizeof(data));
+    maker_pattern(data, sizeof data, 7);
+    maker_safetensors_add_tensor(&file, "a.weight", "F32", 2, SHAPE(64, 256), data, sizeof data);
     maker_safetensors_add_tensor(&file, "b.empty", "F32", 2, SHAPE(0, 5), data, 0);
     maker_safetensors_add_tensor(&file, "c.weight", "BF16", 1, SHAPE(1001), data, 2002);
     return maker_safetensors_finish(&file);
@@ -68,19 +68,19 @@ static maker_bytes misaligned(void)
     unsigned char data[64];
     maker_safetensors file;
     maker_safetensors_begin(&file);
-    maker_pattern(data, sizeof(data), 3);
+    maker_pattern(data, sizeof data, 3);
     maker_safetensors_add_tensor(&file, "a.half", "F16", 1, SHAPE(1), data, 2);
     maker_safetensors_add_tensor(&file, "b.weight", "F32", 1, SHAPE(4), data, 16);
     maker_bytes bytes = maker_safetensors_finish(&file);
     /* The header is padded by a space at a time until the data begins at a multiple of 4. */
     while (bytes.count % 4 != 2) {
         uint64_t header = 0;
-        memcpy(&header, bytes.data, sizeof(header));
+        memcpy(&header, bytes.data, sizeof header);
         maker_u8(&bytes, 0);
         memmove(bytes.data + 8 + header + 1, bytes.data + 8 + header, bytes.count - 8 - header - 1);
         bytes.data[8 + header] = ' ';
         header++;
-        memcpy(bytes.data, &header, sizeof(header));
+        memcpy(bytes.data, &header, sizeof header);
     }
     return bytes;
 }
@@ -136,31 +136,30 @@ static maker_bytes far_offset(void) /* case 41 */
 
 static maker_bytes align0(void) /* case 39 */
 {
-    const uint32_t zero = 0;
+    uint32_t zero = 0;
     maker_gguf gguf_file;
     maker_gguf_begin(&gguf_file, 3);
-    maker_gguf_key_raw(&gguf_file, "general.alignment", MAKER_VALUE_UINT32, &zero, sizeof(zero));
+    maker_gguf_key_raw(&gguf_file, "general.alignment", MAKER_VALUE_UINT32, &zero, sizeof zero);
     return maker_gguf_finish(&gguf_file);
 }
 
 static maker_bytes align12(void)
 {
-    const uint32_t twelve = 12;
+    uint32_t twelve = 12;
     maker_gguf gguf_file;
     maker_gguf_begin(&gguf_file, 3);
-    maker_gguf_key_raw(&gguf_file, "general.alignment", MAKER_VALUE_UINT32, &twelve,
-                       sizeof(twelve));
+    maker_gguf_key_raw(&gguf_file, "general.alignment", MAKER_VALUE_UINT32, &twelve, sizeof twelve);
     return maker_gguf_finish(&gguf_file);
 }
 
 static maker_bytes long_array(void) /* case 40 */
 {
     unsigned char value[12] = {MAKER_VALUE_UINT32, 0, 0, 0};
-    const uint64_t count = UINT64_C(1) << 58;
-    memcpy(value + 4, &count, sizeof(count));
+    uint64_t count = UINT64_C(1) << 58;
+    memcpy(value + 4, &count, sizeof count);
     maker_gguf gguf_file;
     maker_gguf_begin(&gguf_file, 3);
-    maker_gguf_key_raw(&gguf_file, "tokenizer.list", MAKER_VALUE_ARRAY, value, sizeof(value));
+    maker_gguf_key_raw(&gguf_file, "tokenizer.list", MAKER_VALUE_ARRAY, value, sizeof value);
     return maker_gguf_finish(&gguf_file);
 }
 
@@ -168,7 +167,7 @@ static maker_bytes big_endian(void) /* case 43 */
 {
     static const unsigned char head[24] = {'G', 'G', 'U', 'F', 0, 0, 0, 3};
     maker_bytes bytes = {0};
-    maker_put(&bytes, head, sizeof(head));
+    maker_put(&bytes, head, sizeof head);
     return bytes;
 }
 
@@ -218,7 +217,7 @@ static maker_bytes lfs_pointer(void)
                                "oid sha256:0000000000000000000000000000000000000000000000000000\n"
                                "size 4096\n";
     maker_bytes bytes = {0};
-    maker_put(&bytes, text, sizeof(text) - 1);
+    maker_put(&bytes, text, sizeof text - 1);
     return bytes;
 }
 
@@ -241,14 +240,14 @@ static void write_sparse(const char *path)
     maker_gguf_claim_tensor(&gguf_file, "at3.weight", MAKER_F32, 1, SHAPE(1024), 3 * GIBIBYTE);
     maker_gguf_claim_tensor(&gguf_file, "at5.weight", MAKER_F32, 1, SHAPE(1024), 5 * GIBIBYTE);
     maker_bytes bytes = maker_gguf_finish(&gguf_file);
-    const off_t data_offset = (off_t)((bytes.count + 31) / 32 * 32);
+    off_t data_offset = (off_t)((bytes.count + 31) / 32 * 32);
     maker_write(&bytes, path);
     maker_free(&bytes);
-    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
     for (uint64_t at = 3; at <= 5; at += 2) {
-        maker_pattern(data, sizeof(data), at);
-        if (fd < 0 || pwrite(fd, data, sizeof(data), data_offset + (off_t)(at * GIBIBYTE)) !=
-                          (ssize_t)sizeof(data)) {
+        maker_pattern(data, sizeof data, at);
+        if (fd < 0 || pwrite(fd, data, sizeof data, data_offset + (off_t)(at * GIBIBYTE)) !=
+                          (ssize_t)sizeof data) {
             perror(path);
             exit(1);
         }
@@ -297,7 +296,7 @@ int main(int argc, char **argv)
         write_sparse(argv[2]);
         return 0;
     }
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strcmp(kinds[i].kind, argv[1]) == 0) {
             maker_bytes bytes = kinds[i].make();
             maker_write(&bytes, argv[2]);

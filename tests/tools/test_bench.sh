@@ -58,4 +58,13 @@ grep -q 'strata-arena-exported' "$work/out" || complain "a table expected"
 refused '--folder: ' bench load --bytes 8MiB --folder "$work/none"
 refused '--bytes' bench load --bytes 1TiB --folder "$work"
 
+# An address space that is too small is the environment's fault, said with the limit's name.
+if [ -z "${STRATA_TEST_SANITIZED:-}" ]; then
+    for bench in alloc load; do
+        run_limited 131072 bench --runs 1 --bytes 8MiB "$bench"
+        expect_status 2
+        expect_line "$bench: |RLIMIT_AS"
+    done
+fi
+
 finish

@@ -48,7 +48,7 @@ for number in x 1x -1 +1 ' 1' 1.5 0x10 1000001 99999999999999999999999999 ''; do
 done
 refused '--runs: |from 1 to' bench --runs 0 alloc
 refused '--bytes: ' bench --bytes 12parsec load
-refused '--bytes: |out of range' bench --bytes 1KiB load
+refused '--bytes: |out of range; write 1MiB to 1TiB' bench --bytes 1KiB load
 refused '--allocator: "tlsf"|strata or glibc' replay --allocator tlsf x
 for memory in device pinned managed; do
     refused "--memory: $memory: unsupported in this build: comes with CUDA" \

@@ -209,13 +209,7 @@ expect_status 2
 grep -q 'weights.guard' "$work/err" || complain "the key is not named"
 # RLIMIT_AS: another setting would let it through, so it is unusable input, with the limit's name.
 if [ -z "${STRATA_TEST_SANITIZED:-}" ]; then
-    what='strata load --set kv.reserve:64GiB (address space limited)'
-    status=0
-    (
-        # shellcheck disable=SC3045 # dash and bash have it, and nothing portable does
-        ulimit -v 1048576
-        exec "$strata" load --json --set kv.reserve:64GiB "$work/gguf"
-    ) >"$work/out" 2>"$work/err" || status=$?
+    run_limited 1048576 load --json --set kv.reserve:64GiB "$work/gguf"
     expect_status 2
     grep -q 'RLIMIT_AS' "$work/err" || complain "the limit is not named"
     expect_value models.0.error.status limit

@@ -6,6 +6,7 @@
 #include "output.h"
 #include "progress.h"
 #include "statistics.h"
+#include "text.h"
 #include "trace.h"
 
 #include <math.h>
@@ -38,8 +39,8 @@ START_TEST(interval_is_the_one_of_the_tables)
     for (size_t i = 0; i < 100; i++) {
         values[i] = (double)(i + 1);
     }
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        const statistics_interval found = statistics_median_interval(values, table[i].count);
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        statistics_interval found = statistics_median_interval(values, table[i].count);
         ck_assert(found.covered);
         ck_assert_double_eq(found.low95, table[i].low);
         ck_assert_double_eq(found.high95, table[i].high);
@@ -51,7 +52,7 @@ END_TEST
 START_TEST(too_few_values_cover_nothing_and_say_so)
 {
     const double values[] = {3.0, 1.0, 2.0, 5.0, 4.0};
-    const statistics_interval found = statistics_median_interval(values, 5);
+    statistics_interval found = statistics_median_interval(values, 5);
     ck_assert(!found.covered);
     ck_assert_double_eq(found.low95, 1.0);
     ck_assert_double_eq(found.high95, 5.0);
@@ -65,7 +66,7 @@ START_TEST(interval_of_thousands_of_values_stays_in_range)
     for (size_t i = 0; i < STATISTICS_VALUES_MAX; i++) {
         values[i] = (double)i;
     }
-    const statistics_interval found = statistics_median_interval(values, STATISTICS_VALUES_MAX);
+    statistics_interval found = statistics_median_interval(values, STATISTICS_VALUES_MAX);
     ck_assert(found.covered);
     /* By the normal distribution: 1.96 standard deviations of 32 values around 2047.5. */
     ck_assert_double_eq_tol(found.low95, 2047.5 - 1.96 * 32.0, 2.0);
@@ -110,7 +111,7 @@ START_TEST(trace_frees_only_what_is_live)
     trace loaded;
     strata_error error = {0};
     assert_ok(trace_read(&loaded, TEST_TRACES "/ort-rec-hook.csv.gz", &error), error);
-    uint64_t *sizes = calloc(loaded.object_count, sizeof(*sizes));
+    uint64_t *sizes = calloc(loaded.object_count, sizeof *sizes);
     ck_assert_ptr_nonnull(sizes);
     uint64_t reserved = 0;
     for (size_t i = 0; i < loaded.event_count; i++) {
@@ -152,7 +153,7 @@ START_TEST(bar_shows_share_amount_rate_and_time_left)
     progress_begin(&bar, "load", NULL, UINT64_C(400) << 20);
     bar.began_ns_ = 1000;
     progress_set(&bar, UINT64_C(100) << 20);
-    const size_t length = progress_format(&bar, 1000 + UINT64_C(2000000000), text, sizeof(text));
+    size_t length = progress_format(&bar, 1000 + UINT64_C(2000000000), text, sizeof text);
     ck_assert_uint_eq(length, strlen(text));
     ck_assert_ptr_nonnull(strstr(text, "load [######..................]  25%"));
     ck_assert_ptr_nonnull(strstr(text, "100MiB, 50MiB/s, 6s left"));
@@ -166,13 +167,13 @@ START_TEST(bar_without_a_total_or_past_it_makes_no_promise)
     char text[256];
     progress_begin(&bar, "a\nlabel", "rounds", 0);
     progress_set(&bar, 7);
-    (void)progress_format(&bar, bar.began_ns_, text, sizeof(text));
+    (void)progress_format(&bar, bar.began_ns_, text, sizeof text);
     ck_assert_ptr_nonnull(strstr(text, "a?label ["));
     ck_assert_ptr_nonnull(strstr(text, "7 rounds"));
     ck_assert_ptr_null(strstr(text, "left"));
     progress_begin(&bar, "x", "rounds", 5);
     progress_set(&bar, 9);
-    (void)progress_format(&bar, bar.began_ns_ + 1, text, sizeof(text));
+    (void)progress_format(&bar, bar.began_ns_ + 1, text, sizeof text);
     ck_assert_ptr_nonnull(strstr(text, "100%"));
 }
 END_TEST
@@ -181,9 +182,9 @@ END_TEST
 
 START_TEST(what_is_unknown_stays_unknown)
 {
-    const machine_count unknown = {0};
-    const machine_count ten = {.known = true, .value = 10};
-    const machine_count four = {.known = true, .value = 4};
+    machine_count unknown = {0};
+    machine_count ten = {.known = true, .value = 10};
+    machine_count four = {.known = true, .value = 4};
     ck_assert(!machine_difference(unknown, ten).known);
     ck_assert(!machine_difference(ten, unknown).known);
     ck_assert(!machine_difference(ten, four).known); /* a counter never runs backwards */
@@ -200,8 +201,8 @@ END_TEST
 
 START_TEST(resident_set_follows_what_is_touched)
 {
-    const size_t bytes = (size_t)32 << 20;
-    const machine_count before = machine_resident_bytes();
+    size_t bytes = (size_t)32 << 20;
+    machine_count before = machine_resident_bytes();
     ck_assert(before.known);
     unsigned char *block =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -217,10 +218,10 @@ START_TEST(neighbour_gives_the_cores_back)
 {
     int before[64];
     int after[64];
-    const size_t cores = machine_cores(before, 64);
+    size_t cores = machine_cores(before, 64);
     ck_assert_uint_ge(cores, 1);
     machine_neighbour neighbour;
-    const bool beside = machine_neighbour_start(&neighbour);
+    bool beside = machine_neighbour_start(&neighbour);
     ck_assert(beside == (cores >= 2));
     if (beside) {
         ck_assert_uint_eq(machine_cores(after, 64), 1);
@@ -229,6 +230,47 @@ START_TEST(neighbour_gives_the_cores_back)
     machine_neighbour_stop(&neighbour);
     machine_neighbour_stop(&neighbour); /* again: nothing */
     ck_assert_uint_eq(machine_cores(after, 64), cores);
+}
+END_TEST
+
+/* --- text
+ * ---------------------------------------------------------------------------------------*/
+
+START_TEST(number_is_digits_within_its_limit)
+{
+    uint64_t value = 7;
+    ck_assert(text_number("18446744073709551615", UINT64_MAX, &value));
+    ck_assert_uint_eq(value, UINT64_MAX);
+    ck_assert(text_number("010", 10, &value));
+    ck_assert_uint_eq(value, 10);
+    static const char *const refused[] = {
+        "", "11", "-1", "+1", " 1", "1 ", "1x", "0x1", "18446744073709551616"};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        ck_assert_msg(!text_number(refused[i], 10, &value), "\"%s\"", refused[i]);
+    }
+    ck_assert(!text_number("18446744073709551616", UINT64_MAX, &value));
+    ck_assert_uint_eq(value, 10); /* untouched */
+}
+END_TEST
+
+START_TEST(label_is_the_name_without_folder_and_ending)
+{
+    static const char *const table[][2] = {{"/a/b.c/rec.onnx", "rec"}, {"rec", "rec"},
+                                           {"a/.hidden", ".hidden"},   {"v1.2.gguf", "v1.2"},
+                                           {"longer-name", "longer-"}, {"a/", ""}};
+    char label[8];
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        text_label(label, sizeof label, table[i][0]);
+        ck_assert_str_eq(label, table[i][1]);
+    }
+}
+END_TEST
+
+START_TEST(plain_text_is_one_line)
+{
+    char text[] = "a\n\033[31mb\t\x7f\xc3\xa9";
+    text_make_plain(text);
+    ck_assert_str_eq(text, "a??[31mb??\xc3\xa9");
 }
 END_TEST
 
@@ -291,6 +333,23 @@ START_TEST(text_that_is_no_utf8_is_still_a_document)
 }
 END_TEST
 
+/* Promise: figures come with what they were measured on; what the machine hides is null. */
+START_TEST(machine_is_described)
+{
+    static const char *const keys[] = {"cpu",    "architecture",         "cores",
+                                       "kernel", "page_bytes",           "memory_bytes",
+                                       "thp",    "tlb_shootdowns_known", "library"};
+    json_t *document = output_machine();
+    ck_assert_ptr_nonnull(document);
+    ck_assert_uint_eq(json_object_size(document), sizeof keys / sizeof keys[0]);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        ck_assert_msg(json_object_get(document, keys[i]) != NULL, "%s", keys[i]);
+    }
+    ck_assert_int_ge(json_integer_value(json_object_get(document, "cores")), 1);
+    json_decref(document);
+}
+END_TEST
+
 START_TEST(nothing_goes_missing_quietly)
 {
     json_t *array = json_array();
@@ -323,10 +382,15 @@ int main(void)
     tcase_add_test(machines, what_is_unknown_stays_unknown);
     tcase_add_test(machines, resident_set_follows_what_is_touched);
     tcase_add_test(machines, neighbour_gives_the_cores_back);
+    TCase *texts = add_case(suite, "text");
+    tcase_add_test(texts, number_is_digits_within_its_limit);
+    tcase_add_test(texts, label_is_the_name_without_folder_and_ending);
+    tcase_add_test(texts, plain_text_is_one_line);
     TCase *documents = add_case(suite, "documents");
     tcase_add_test(documents, failed_release_is_shown_with_all_that_failed);
     tcase_add_test(documents, release_that_fell_short_or_holds_bytes_is_not_good);
     tcase_add_test(documents, text_that_is_no_utf8_is_still_a_document);
+    tcase_add_test(documents, machine_is_described);
     tcase_add_test(documents, nothing_goes_missing_quietly);
     return run_suite(suite);
 }

@@ -53,6 +53,27 @@ for allocator in strata glibc; do
 done
 expect_value peak_live_bytes 1107
 
+# A trace may number its models with gaps: each release is the one of its number.
+printf '%s\n' m,1,,16 m,1,,32,2 m,1,,64,15 >"$work/gaps.csv"
+run replay --json "$work/gaps.csv"
+expect_status 0
+expect_value releases 3
+expect_value releases.0.label 'model 0'
+expect_value releases.1.label 'model 2'
+expect_value releases.2.label 'model 15'
+run replay "$work/gaps.csv"
+for number in 0 2 15; do
+    checks=$((checks + 1))
+    [ "$(grep -c "^model $number: " "$work/out")" -eq 2 ] || complain "two lines for model $number"
+done
+
+# An address space that is too small is the environment's fault, said with the limit's name.
+if [ -z "${STRATA_TEST_SANITIZED:-}" ]; then
+    run_limited 131072 replay --json "$work/gaps.csv"
+    expect_status 2
+    expect_line 'gaps.csv: |RLIMIT_AS'
+fi
+
 # What is bad is found: an allocator that hands out a block twice, at odd addresses, or one that its
 # owner's neighbour writes into. (A sanitizer brings an allocator of its own.)
 caught() {

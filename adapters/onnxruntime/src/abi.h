@@ -33,12 +33,12 @@ struct OrtAllocator {
     void *(*allocate)(struct OrtAllocator *self, size_t bytes);
     void (*free)(struct OrtAllocator *self, void *block);
     const struct OrtMemoryInfo *(*info)(const struct OrtAllocator *self);
-    void *(*reserve)(struct OrtAllocator *self, size_t bytes);           /* version 18 */
-    struct OrtStatus *(*get_statistics)(const struct OrtAllocator *self, /* version 23 */
+    /* from version 18 on */
+    void *(*reserve)(struct OrtAllocator *self, size_t bytes);
+    /* from version 23 on; the second may be NULL */
+    struct OrtStatus *(*get_statistics)(const struct OrtAllocator *self,
                                         struct OrtKeyValuePairs **out);
-    void *(*allocate_on_stream)(struct OrtAllocator *self,
-                                size_t bytes, /* version 23; may be NULL */
-                                void *stream);
+    void *(*allocate_on_stream)(struct OrtAllocator *self, size_t bytes, void *stream);
 };
 
 /* The slots by name: X(slot, member, result, arguments). */

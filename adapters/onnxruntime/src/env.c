@@ -36,26 +36,26 @@ static strata_status find_api(strata_ort_env *env, const struct OrtApiBase *base
     env->runtime_version = base->get_version_string();
     uint32_t offered = offered_version(env->runtime_version);
     if (offered != 0 && offered < STRATA_ORT_API_VERSION_MIN) {
-        strata_error_set(err, STRATA_UNSUPPORTED,
-                         "ONNX Runtime %s is too old: 1.%d or later is needed",
-                         env->runtime_version, STRATA_ORT_API_VERSION_MIN);
+        (void)strata_error_set(err, STRATA_UNSUPPORTED,
+                               "ONNX Runtime %s is too old: 1.%d or later is needed",
+                               env->runtime_version, STRATA_ORT_API_VERSION_MIN);
         return STRATA_UNSUPPORTED;
     }
     if (offered == 0 || offered > STRATA_ORT_API_VERSION_MAX) {
         offered = STRATA_ORT_API_VERSION_MAX;
     }
-    for (uint32_t version = offered; version >= STRATA_ORT_API_VERSION_MIN; --version) {
+    for (uint32_t version = offered; version >= STRATA_ORT_API_VERSION_MIN; version--) {
         strata__ort_slot *const *table = base->get_api(version);
         if (table != NULL) {
             resolve(&env->api, table, version);
             return STRATA_OK;
         }
     }
-    strata_error_set(err, STRATA_UNSUPPORTED,
-                     "ONNX Runtime %s offers no API between %d and %d: 1.%d or later is needed",
-                     env->runtime_version == NULL ? "?" : env->runtime_version,
-                     STRATA_ORT_API_VERSION_MIN, STRATA_ORT_API_VERSION_MAX,
-                     STRATA_ORT_API_VERSION_MIN);
+    (void)strata_error_set(
+        err, STRATA_UNSUPPORTED,
+        "ONNX Runtime %s offers no API between %d and %d: 1.%d or later is needed",
+        env->runtime_version == NULL ? "?" : env->runtime_version, STRATA_ORT_API_VERSION_MIN,
+        STRATA_ORT_API_VERSION_MAX, STRATA_ORT_API_VERSION_MIN);
     return STRATA_UNSUPPORTED;
 }
 
@@ -67,16 +67,11 @@ strata_status strata__ort_error(const strata__ort_api *api, struct OrtStatus *st
     }
     int code = api->get_error_code(status);
     const char *message = api->get_error_message(status);
-    strata_error_set(err, STRATA_RESOURCE, "%s: %d: %s", call, code,
-                     message == NULL ? "" : message);
+    (void)strata_error_set(err, STRATA_RESOURCE, "%s: %d: %s", call, code,
+                           message == NULL ? "" : message);
     if (err != NULL) {
         err->origin = STRATA_ORIGIN_RESOURCE;
         err->native = code;
-        for (char *at = err->text; *at != '\0'; ++at) { /* theirs may have several lines */
-            if (*at == '\n' || *at == '\r') {
-                *at = ' ';
-            }
-        }
     }
     api->release_status(status);
     return STRATA_RESOURCE;
@@ -106,10 +101,10 @@ strata_status strata_ort_env_create(strata_ort_env **out, const struct OrtApiBas
     if (memory != NULL) {
         from = *memory;
     }
-    strata_ort_env *env = strata_host_memory_allocate(&from, sizeof(*env));
+    strata_ort_env *env = strata_host_memory_allocate(&from, sizeof *env);
     if (env == NULL) {
         return strata_error_set(err, STRATA_NO_MEMORY, "no memory for an environment's %zu bytes",
-                                sizeof(*env));
+                                sizeof *env);
     }
     *env = (strata_ort_env){.memory = from, .ort_env = ort_env};
     strata_status status = find_api(env, api_base, err);
@@ -120,7 +115,7 @@ strata_status strata_ort_env_create(strata_ort_env **out, const struct OrtApiBas
         strata_host_memory_free(&from, env);
         return status;
     }
-    pthread_mutex_init(&env->registration, NULL); /* without attributes it cannot fail on Linux */
+    (void)pthread_mutex_init(&env->registration, NULL); /* cannot fail without attributes */
     *out = env;
     return STRATA_OK;
 }
@@ -135,7 +130,7 @@ strata_status strata_ort_env_destroy(strata_ort_env **env)
         return STRATA_BUSY;
     }
     going->api.release_memory_info(going->memory_info);
-    pthread_mutex_destroy(&going->registration);
+    (void)pthread_mutex_destroy(&going->registration);
     strata_host_memory from = going->memory;
     strata_host_memory_free(&from, going);
     *env = NULL;
@@ -156,7 +151,7 @@ strata_status strata_ort_options_prepare(strata_ort_env *env, struct OrtSessionO
                                          strata_error *err)
 {
     static const char *const keys[] = {"session.use_env_allocators", "session.disable_prepacking"};
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); ++i) {
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         struct OrtStatus *status = env->api.add_session_config_entry(options, keys[i], "1");
         if (status != NULL) {
             return strata__ort_error(&env->api, status, "AddSessionConfigEntry", err);

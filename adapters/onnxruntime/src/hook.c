@@ -12,8 +12,7 @@
 #include <time.h>
 
 /* In the STRATA__ORT_ALIGN bytes before a weight block. The seal depends on the address and the
- * session, so that bytes of a weight are not taken for a header when a pointer into a block comes.
- */
+ * session: a pointer into a block must not find a header in the weights themselves. */
 typedef struct weight_header {
     uint64_t seal;
     size_t bytes;
@@ -27,9 +26,9 @@ static strata_ort_session *of(const struct OrtAllocator *self)
     return (strata_ort_session *)(uintptr_t)self;
 }
 
-static uint64_t add(uint64_t *count, uint64_t by)
+static void add(uint64_t *count, uint64_t by)
 {
-    return __atomic_add_fetch(count, by, __ATOMIC_RELAXED);
+    (void)__atomic_add_fetch(count, by, __ATOMIC_RELAXED);
 }
 
 /* --- the door ----------------------------------------------------------------------------------*/
@@ -41,26 +40,26 @@ static bool enter(strata_ort_session *session)
     if ((__atomic_add_fetch(&session->inside, 1, __ATOMIC_ACQUIRE) & STRATA__ORT_CLOSED) == 0) {
         return true;
     }
-    __atomic_sub_fetch(&session->inside, 1, __ATOMIC_RELEASE);
+    (void)__atomic_sub_fetch(&session->inside, 1, __ATOMIC_RELEASE);
     add(&session->counts.late_calls, 1);
     return false;
 }
 
 static void leave(strata_ort_session *session)
 {
-    __atomic_sub_fetch(&session->inside, 1, __ATOMIC_RELEASE);
+    (void)__atomic_sub_fetch(&session->inside, 1, __ATOMIC_RELEASE);
 }
 
 strata_status strata__ort_hook_close(strata_ort_session *session, strata_error *err)
 {
-    __atomic_or_fetch(&session->inside, STRATA__ORT_CLOSED, __ATOMIC_ACQ_REL);
+    (void)__atomic_or_fetch(&session->inside, STRATA__ORT_CLOSED, __ATOMIC_ACQ_REL);
     uint64_t deadline = strata_deadline_in(CLOSE_WAIT_NS);
     while (__atomic_load_n(&session->inside, __ATOMIC_ACQUIRE) != STRATA__ORT_CLOSED) {
         if (strata_now_ns() > deadline) {
             return strata_error_set(err, STRATA_TIMEOUT,
                                     "a call of the runtime is still inside the allocator");
         }
-        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
     }
     return STRATA_OK;
 }
@@ -77,9 +76,9 @@ size_t strata__ort_live_blocks(const strata_ort_session *session)
 static void note_failure(strata_ort_session *session, const strata_error *err)
 {
     add(&session->counts.failed_allocations, 1);
-    pthread_mutex_lock(&session->failure_lock);
+    (void)pthread_mutex_lock(&session->failure_lock);
     session->last_failure = *err;
-    pthread_mutex_unlock(&session->failure_lock);
+    (void)pthread_mutex_unlock(&session->failure_lock);
 }
 
 /* The contract of OrtAllocator says NULL, and the runtime (seen in 1.28.2) crashes on it in a Run.
@@ -118,15 +117,15 @@ static void count_taken(strata_ort_session *session, size_t bytes)
     add(&counts->total_bytes, bytes);
     raise_to(&counts->largest_bytes, bytes);
     raise_to(&counts->peak_bytes, __atomic_add_fetch(&counts->live_bytes, bytes, __ATOMIC_RELAXED));
-    __atomic_add_fetch(&counts->allocations, 1, __ATOMIC_RELEASE);
+    (void)__atomic_add_fetch(&counts->allocations, 1, __ATOMIC_RELEASE);
 }
 
 static void *take_weight_locked(strata_ort_session *session, size_t bytes, strata_error *err)
 {
     size_t whole;
     if (!strata_size_add(bytes, STRATA__ORT_ALIGN, &whole)) {
-        strata_error_set(err, STRATA_INVALID, "%s: %zu bytes and their header wrap around",
-                         session->label, bytes);
+        (void)strata_error_set(err, STRATA_INVALID, "%s: %zu bytes and their header wrap around",
+                               session->label, bytes);
         return NULL;
     }
     char *at = strata_arena_alloc(session->weights, whole, STRATA__ORT_ALIGN);
@@ -137,16 +136,16 @@ static void *take_weight_locked(strata_ort_session *session, size_t bytes, strat
     weight_header *header = (weight_header *)(void *)at;
     void *block = at + STRATA__ORT_ALIGN;
     *header = (weight_header){.seal = seal_of(session, block), .bytes = bytes, .live = 1};
-    session->counts.weight_blocks += 1;
+    session->counts.weight_blocks++;
     session->counts.weight_bytes += bytes;
     return block;
 }
 
 static void *take_weight(strata_ort_session *session, size_t bytes, strata_error *err)
 {
-    pthread_mutex_lock(&session->weights_lock);
+    (void)pthread_mutex_lock(&session->weights_lock);
     void *block = take_weight_locked(session, bytes, err);
-    pthread_mutex_unlock(&session->weights_lock);
+    (void)pthread_mutex_unlock(&session->weights_lock);
     if (block != NULL) {
         add(&session->counts.reserves, 1);
         count_taken(session, bytes);
@@ -174,7 +173,8 @@ static void *take(struct OrtAllocator *self, size_t bytes, take_fn *from)
         block = from(session, bytes, &err);
         leave(session);
     } else {
-        strata_error_set(&err, STRATA_CLOSED, "%s: the model has been released", session->label);
+        (void)strata_error_set(&err, STRATA_CLOSED, "%s: the model has been released",
+                               session->label);
     }
     if (block != NULL) {
         return block;
@@ -197,8 +197,8 @@ static void *hook_reserve(struct OrtAllocator *self, size_t bytes)
 
 static void count_given(strata_ort_session *session, size_t bytes)
 {
-    __atomic_sub_fetch(&session->counts.live_bytes, bytes, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&session->counts.frees, 1, __ATOMIC_RELEASE);
+    (void)__atomic_sub_fetch(&session->counts.live_bytes, bytes, __ATOMIC_RELAXED);
+    (void)__atomic_add_fetch(&session->counts.frees, 1, __ATOMIC_RELEASE);
 }
 
 static bool give_run(strata_ort_session *session, void *block)
@@ -226,7 +226,7 @@ static bool give_weight_locked(strata_ort_session *session, void *block, size_t 
     header->live = 0;
     *bytes = header->bytes;
     session->counts.weight_bytes -= header->bytes;
-    session->counts.weight_blocks -= 1;
+    session->counts.weight_blocks--;
     if (session->counts.weight_blocks == 0) {
         header->seal = 0;
         (void)strata_arena_clear(session->weights); /* damage shows when the arena is closed */
@@ -237,17 +237,16 @@ static bool give_weight_locked(strata_ort_session *session, void *block, size_t 
 static bool give_weight(strata_ort_session *session, void *block)
 {
     size_t bytes = 0;
-    pthread_mutex_lock(&session->weights_lock);
+    (void)pthread_mutex_lock(&session->weights_lock);
     bool given = give_weight_locked(session, block, &bytes);
-    pthread_mutex_unlock(&session->weights_lock);
+    (void)pthread_mutex_unlock(&session->weights_lock);
     if (given) {
         count_given(session, bytes);
     }
     return given;
 }
 
-/* A free cannot fail towards the runtime, so what is refused is counted, and the release says so.
- */
+/* A free cannot fail towards the runtime: what is refused is counted, and the release says so. */
 static void hook_free(struct OrtAllocator *self, void *block)
 {
     strata_ort_session *session = of(self);
@@ -273,7 +272,7 @@ static void add_number(const strata__ort_api *api, struct OrtKeyValuePairs *pair
                        uint64_t value)
 {
     char text[24];
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+    (void)snprintf(text, sizeof text, "%llu", (unsigned long long)value);
     api->add_key_value_pair(pairs, key, text);
 }
 
@@ -317,8 +316,8 @@ void strata__ort_hook_init(strata_ort_session *session)
 void strata_ort_session_read(strata_ort_session *session, strata_ort_session_info *out)
 {
     strata__ort_counts *counts = &session->counts;
-    memset(out, 0, sizeof(*out));
-    memcpy(out->label, session->label, sizeof(out->label));
+    memset(out, 0, sizeof *out);
+    memcpy(out->label, session->label, sizeof out->label);
     out->live_blocks = strata__ort_live_blocks(session);
     out->allocations = __atomic_load_n(&counts->allocations, __ATOMIC_RELAXED);
     out->reserves = __atomic_load_n(&counts->reserves, __ATOMIC_RELAXED);
@@ -330,13 +329,13 @@ void strata_ort_session_read(strata_ort_session *session, strata_ort_session_inf
     out->live_bytes = __atomic_load_n(&counts->live_bytes, __ATOMIC_RELAXED);
     out->peak_bytes = __atomic_load_n(&counts->peak_bytes, __ATOMIC_RELAXED);
     out->largest_bytes = __atomic_load_n(&counts->largest_bytes, __ATOMIC_RELAXED);
-    pthread_mutex_lock(&session->weights_lock);
+    (void)pthread_mutex_lock(&session->weights_lock);
     out->weight_blocks = counts->weight_blocks;
     out->weight_bytes = counts->weight_bytes;
-    pthread_mutex_unlock(&session->weights_lock);
-    pthread_mutex_lock(&session->failure_lock);
+    (void)pthread_mutex_unlock(&session->weights_lock);
+    (void)pthread_mutex_lock(&session->failure_lock);
     out->last_failure = session->last_failure;
-    pthread_mutex_unlock(&session->failure_lock);
+    (void)pthread_mutex_unlock(&session->failure_lock);
     out->released = (__atomic_load_n(&session->inside, __ATOMIC_ACQUIRE) & STRATA__ORT_CLOSED) != 0;
     out->registered = __atomic_load_n(&session->registered, __ATOMIC_ACQUIRE);
 }

@@ -16,7 +16,7 @@
 
 void strata_ort_session_config_init(strata_ort_session_config *config)
 {
-    memset(config, 0, sizeof(*config));
+    memset(config, 0, sizeof *config);
     config->label = "session";
     strata_arena_config_init(&config->weights);
     config->weights.region.label = "weights";
@@ -45,8 +45,7 @@ static strata_status session_ready(strata_resource *self, void *context, strata_
     if (info.live_blocks == 0) {
         return STRATA_OK;
     }
-    if (session->allocator.reserve ==
-        NULL) { /* weights are run blocks: they cannot be told apart */
+    if (session->allocator.reserve == NULL) { /* weights are run blocks, not to be told apart */
         return strata_error_set(err, STRATA_BUSY,
                                 "the runtime holds %zu block(s) of %zu bytes: release the session "
                                 "and every value that came from it",
@@ -137,7 +136,7 @@ static strata_status settle(strata_ort_session *session, strata_strand *strand,
     if (status == STRATA_OK) {
         status = strata_strand_push(strand, &session->resource);
         if (status != STRATA_OK) {
-            strata_error_set(&own, status, "%s", strata_status_text(status));
+            (void)strata_error_set(&own, status, "%s", strata_status_text(status));
         }
     }
     if (status == STRATA_OK) {
@@ -154,15 +153,15 @@ static strata_status settle(strata_ort_session *session, strata_strand *strand,
 
 static strata_ort_session *session_new(strata_ort_env *env, const char *label)
 {
-    strata_ort_session *session = strata_host_memory_allocate(&env->memory, sizeof(*session));
+    strata_ort_session *session = strata_host_memory_allocate(&env->memory, sizeof *session);
     if (session == NULL) {
         return NULL;
     }
-    memset(session, 0, sizeof(*session));
+    memset(session, 0, sizeof *session);
     session->env = env;
-    snprintf(session->label, sizeof(session->label), "%s", label == NULL ? "session" : label);
-    pthread_mutex_init(&session->weights_lock, NULL);
-    pthread_mutex_init(&session->failure_lock, NULL);
+    (void)snprintf(session->label, sizeof session->label, "%s", label == NULL ? "session" : label);
+    (void)pthread_mutex_init(&session->weights_lock, NULL);
+    (void)pthread_mutex_init(&session->failure_lock, NULL);
     strata_resource_init(&session->resource, session->label, session_release, session_ready);
     strata__ort_hook_init(session);
     return session;
@@ -170,8 +169,8 @@ static strata_ort_session *session_new(strata_ort_env *env, const char *label)
 
 static void session_delete(strata_ort_session *session)
 {
-    pthread_mutex_destroy(&session->weights_lock);
-    pthread_mutex_destroy(&session->failure_lock);
+    (void)pthread_mutex_destroy(&session->weights_lock);
+    (void)pthread_mutex_destroy(&session->failure_lock);
     strata_host_memory_free(&session->env->memory, session);
 }
 
@@ -191,14 +190,14 @@ strata_status strata_ort_session_open(strata_ort_session **out, strata_ort_env *
     strata_ort_session *session = session_new(env, config->label);
     if (session == NULL) {
         return strata_error_set(err, STRATA_NO_MEMORY, "no memory for a session's %zu bytes",
-                                sizeof(*session));
+                                sizeof *session);
     }
     strata_status status = settle(session, strand, config, err);
     if (status != STRATA_OK) {
         session_delete(session);
         return status;
     }
-    __atomic_add_fetch(&env->sessions, 1, __ATOMIC_RELEASE);
+    (void)__atomic_add_fetch(&env->sessions, 1, __ATOMIC_RELEASE);
     *out = session;
     return STRATA_OK;
 }
@@ -308,9 +307,9 @@ static strata_status load(strata_ort_session *session, const source *from,
                                 "%s: the last session loaded still holds %zu block(s) of %zu bytes",
                                 session->label, info.live_blocks, info.live_bytes);
     }
-    pthread_mutex_lock(&session->env->registration);
+    (void)pthread_mutex_lock(&session->env->registration);
     strata_status status = load_locked(session, from, options, out, err);
-    pthread_mutex_unlock(&session->env->registration);
+    (void)pthread_mutex_unlock(&session->env->registration);
     return status;
 }
 
@@ -352,14 +351,14 @@ strata_status strata_ort_session_destroy(strata_ort_session **session)
     if (strata_resource_is_pushed(&going->resource)) {
         return STRATA_BUSY;
     }
-    pthread_mutex_lock(&env->registration);
+    (void)pthread_mutex_lock(&env->registration);
     bool stuck = env->stuck == going && strata__ort_unregister(env, going, NULL) != STRATA_OK;
-    pthread_mutex_unlock(&env->registration);
+    (void)pthread_mutex_unlock(&env->registration);
     if (stuck) {
         return STRATA_BUSY;
     }
     session_delete(going);
-    __atomic_sub_fetch(&env->sessions, 1, __ATOMIC_RELEASE);
+    (void)__atomic_sub_fetch(&env->sessions, 1, __ATOMIC_RELEASE);
     *session = NULL;
     return STRATA_OK;
 }

@@ -134,9 +134,9 @@ typedef struct strata_ort_session_info {
     bool registered; /* unregistering failed: the runtime still points here */
 } strata_ort_session_info;
 
-/* Any thread, also after the release. Figures are each exact, not of one instant. Where the run heap
- * is configured as unchecked, its blocks are counted but their bytes are 0, and a double free of
- * them is not noticed. */
+/* Any thread, also after the release. Figures are each exact, not of one instant. Where the run
+ * heap is configured as unchecked, its blocks are counted but their bytes are 0, and a double free
+ * of them is not noticed. */
 STRATA_API void strata_ort_session_read(strata_ort_session *session, strata_ort_session_info *out);
 
 /* Frees the control block. BUSY while its resource is pushed (release the model first), or while
