@@ -159,24 +159,6 @@ static strata_status place_copied(load_model *load, strata_error *err)
     return STRATA_OK;
 }
 
-/* What an element of this type wants; 1 for blocks of quantised values, which are read bytewise. */
-static size_t element_align(const char *type)
-{
-    static const struct {
-        const char *type;
-        size_t align;
-    } known[] = {
-        {"F64", 8}, {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4},
-        {"U32", 4}, {"F16", 2}, {"I16", 2}, {"U16", 2}, {"BF16", 2},
-    };
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (strcmp(known[i].type, type) == 0) {
-            return known[i].align;
-        }
-    }
-    return 1;
-}
-
 /* The whole file is one block; the tensors lie in it where the file has them. */
 static strata_status place_mapped(load_model *load, strata_error *err)
 {
@@ -192,9 +174,17 @@ static strata_status place_mapped(load_model *load, strata_error *err)
             continue;
         }
         load->tensors[i] = base + tensor->offset;
-        load->misaligned += (uintptr_t)load->tensors[i] % element_align(tensor->type) != 0;
     }
     return STRATA_OK;
+}
+
+/* In either memory: for copies the arena promises it, for a mapped file nobody does. */
+static void count_misaligned(load_model *load)
+{
+    for (size_t i = 0; i < load->file->tensor_count; i++) {
+        size_t align = modelfile_type_align(&load->file->tensors[i]);
+        load->misaligned += (uintptr_t)load->tensors[i] % align != 0;
+    }
 }
 
 /* Where the run that begins with tensor `first` ends: the tensors up to there lie in memory exactly
@@ -272,6 +262,7 @@ static strata_status create_areas(load_model *load, strata_process *process, str
 static strata_status fill_areas(load_model *load, progress *bar, strata_error *err)
 {
     strata_status status = load->mapped ? place_mapped(load, err) : place_copied(load, err);
+    count_misaligned(load);
     if (status == STRATA_OK && !load->mapped) {
         status = load_model_read(load, bar, err);
     }
