@@ -243,46 +243,42 @@ static void end(strata_teardown *teardown)
     teardown->boundary_ = NULL;
 }
 
-strata_status strata_teardown_ready_to(strata_teardown *teardown, strata_mark mark, void *context,
-                                       strata_report *out)
-{
-    strata_status status = may_begin(teardown, mark);
-    if (status != STRATA_OK) {
-        return status;
-    }
-    begin(teardown, out);
-    status = ask_all(teardown, mark, context, out);
-    end(teardown);
-    return status;
-}
+typedef enum part { ASK = 1, SWEEP = 2 } part;
 
-strata_status strata_teardown_release_to(strata_teardown *teardown, strata_mark mark, void *context,
-                                         strata_report *out)
+static strata_status run(unsigned parts, strata_teardown *teardown, strata_mark mark, void *context,
+                         strata_report *out)
 {
     strata_status status = may_begin(teardown, mark);
     if (status != STRATA_OK) {
         return status;
     }
     begin(teardown, out);
-    status = ask_all(teardown, mark, context, out);
-    if (status == STRATA_OK) {
+    if ((parts & ASK) != 0) {
+        status = ask_all(teardown, mark, context, out);
+    }
+    if ((parts & SWEEP) != 0 && status == STRATA_OK) {
         status = sweep(teardown, mark, context, out);
     }
     end(teardown);
     return status;
 }
 
+strata_status strata_teardown_ready_to(strata_teardown *teardown, strata_mark mark, void *context,
+                                       strata_report *out)
+{
+    return run(ASK, teardown, mark, context, out);
+}
+
+strata_status strata_teardown_release_to(strata_teardown *teardown, strata_mark mark, void *context,
+                                         strata_report *out)
+{
+    return run(ASK | SWEEP, teardown, mark, context, out);
+}
+
 strata_status strata__teardown_sweep_to(strata_teardown *teardown, strata_mark mark, void *context,
                                         strata_report *out)
 {
-    strata_status status = may_begin(teardown, mark);
-    if (status != STRATA_OK) {
-        return status;
-    }
-    begin(teardown, out);
-    status = sweep(teardown, mark, context, out);
-    end(teardown);
-    return status;
+    return run(SWEEP, teardown, mark, context, out);
 }
 
 strata_status strata_teardown_release_all(strata_teardown *teardown, void *context,

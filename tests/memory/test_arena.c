@@ -3,29 +3,10 @@
 #include <strata/arena.h>
 #include <strata/host.h>
 
-#include "fakes/fake_system.h"
-#include "support/check_main.h"
+#include "fixture.h"
 
 #include <errno.h>
 #include <string.h>
-
-#define MIB ((size_t)1 << 20)
-
-static fake_system fake;
-static fake_memory memory;
-static strata_gate gate;
-static strata_host_backend host;
-static strata_ledger ledger;
-static strata_error error;
-
-static void setup(void)
-{
-    fake_system_init(&fake);
-    fake_memory_init(&memory);
-    assert_ok(strata_gate_init(&gate, &error), error);
-    strata_host_backend_init(&host, &gate, &fake.system);
-    strata_ledger_init(&ledger, NULL, "test", STRATA_UNLIMITED);
-}
 
 static strata_arena_config config_of(size_t reserve, strata_guard guard)
 {
@@ -49,8 +30,7 @@ static void end(strata_arena *arena)
 {
     assert_ok(strata_arena_close(arena, NULL, &error), error);
     strata_arena_destroy(arena);
-    ck_assert(fake_system_is_clean(&fake));
-    ck_assert_uint_eq(fake_memory_live(&memory), 0);
+    assert_all_returned();
 }
 
 static strata_arena_info read_info(const strata_arena *arena)

@@ -2,28 +2,15 @@
 #include <strata/host.h>
 #include <strata/lane.h>
 
-#include "fakes/fake_system.h"
-#include "support/check_main.h"
+#include "fixture.h"
 
 #include <string.h>
 
-#define MIB ((size_t)1 << 20)
-
-static fake_system fake;
-static fake_memory memory;
-static strata_gate gate;
-static strata_host_backend host;
-static strata_ledger ledger;
-static strata_error error;
 static strata_arena *arena;
 
 static void open_shared(strata_guard guard)
 {
-    fake_system_init(&fake);
-    fake_memory_init(&memory);
-    assert_ok(strata_gate_init(&gate, &error), error);
-    strata_host_backend_init(&host, &gate, &fake.system);
-    strata_ledger_init(&ledger, NULL, "test", STRATA_UNLIMITED);
+    setup();
     strata_arena_config config;
     strata_arena_config_init(&config);
     config.shared = true;
@@ -33,7 +20,7 @@ static void open_shared(strata_guard guard)
               error);
 }
 
-static void setup(void)
+static void setup_shared(void)
 {
     open_shared(STRATA_GUARD_OFF);
 }
@@ -42,8 +29,7 @@ static void end(void)
 {
     assert_ok(strata_arena_close(arena, NULL, &error), error);
     strata_arena_destroy(arena);
-    ck_assert(fake_system_is_clean(&fake));
-    ck_assert_uint_eq(fake_memory_live(&memory), 0);
+    assert_all_returned();
 }
 
 START_TEST(a_shared_arena_serves_lanes_only_and_lanes_need_a_shared_arena)
@@ -177,7 +163,7 @@ int main(void)
 {
     Suite *suite = suite_create("lane");
     TCase *tests = add_case(suite, "lane");
-    tcase_add_checked_fixture(tests, setup, NULL);
+    tcase_add_checked_fixture(tests, setup_shared, NULL);
     tcase_add_test(tests, a_shared_arena_serves_lanes_only_and_lanes_need_a_shared_arena);
     tcase_add_test(tests, rewinding_empties_every_lane_and_closing_ends_them);
     tcase_add_test(tests, odd_sizes_and_alignments_go_through_or_are_refused);

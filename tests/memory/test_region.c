@@ -3,8 +3,7 @@
 #include <strata/host.h>
 #include <strata/region.h>
 
-#include "fakes/fake_system.h"
-#include "support/check_main.h"
+#include "fixture.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,24 +12,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define MIB ((size_t)1 << 20)
-
-static fake_system fake;
-static fake_memory memory;
-static strata_gate gate;
-static strata_host_backend host;
-static strata_ledger ledger;
-static strata_error error;
-
-static void setup(void)
-{
-    fake_system_init(&fake);
-    fake_memory_init(&memory);
-    assert_ok(strata_gate_init(&gate, &error), error);
-    strata_host_backend_init(&host, &gate, &fake.system);
-    strata_ledger_init(&ledger, NULL, "test", STRATA_UNLIMITED);
-}
 
 static strata_region_config config_of(size_t reserve, size_t first)
 {
@@ -61,16 +42,6 @@ static void end(strata_region *region)
 {
     assert_ok(strata_region_release(region, NULL, &error), error);
     strata_region_destroy(region);
-}
-
-/* Nothing is held anywhere: by the system, by the account, by malloc. */
-static void assert_all_returned(void)
-{
-    ck_assert(fake_system_is_clean(&fake));
-    ck_assert_uint_eq(fake_memory_live(&memory), 0);
-    ck_assert_uint_eq(counts().committed_bytes, 0);
-    ck_assert_uint_eq(counts().reserved_bytes, 0);
-    ck_assert_uint_eq(counts().mappings_made, counts().mappings_torn_down);
 }
 
 START_TEST(every_call_fails_in_turn_and_nothing_is_left)
