@@ -134,8 +134,9 @@ static strata_status refuse_request(const strata_heap *heap, size_t size, size_t
         return closed(heap, err);
     }
     return strata_error_set(
-        err, STRATA_LIMIT, "%s: %zu bytes are more than all that is reserved, %zu: raise `reserve`",
-        heap->label, size, heap->reserve_bytes);
+        err, STRATA_LIMIT,
+        "%s: %zu bytes are more than all that is reserved, %zu; raise `%s.reserve`", heap->label,
+        size, heap->reserve_bytes, heap->label);
 }
 
 void *strata__heap_alloc(strata_heap *heap, size_t size, size_t align, unsigned cache_flag,

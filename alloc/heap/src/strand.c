@@ -74,7 +74,8 @@ strata_status strata_heap_create(strata_heap **out, strata_strand *strand,
     strata_area_source source;
     strata_status status = configured(&own, strata_strand_model(strand), err);
     if (status == STRATA_OK) {
-        status = strata_strand_source(strand, own.backend, own.memory, &source, err);
+        status =
+            strata_strand_source(strand, own.region.label, own.backend, own.memory, &source, err);
     }
     if (status != STRATA_OK) {
         return status;

@@ -110,7 +110,10 @@ strata_status strata_arena_open(strata_arena **out, strata_backend *backend, str
         return status;
     }
     (void)pthread_mutex_init(&arena->mutex, NULL);
-    arena->base = (uintptr_t)strata_region_base(arena->region);
+    strata_region_info info;
+    strata_region_read(arena->region, &info);
+    arena->label = info.label; /* lives as long as the region's control block */
+    arena->base = (uintptr_t)info.base;
     arena->used_peak = arena->base;
     set_cursor(arena, arena->base);
     follow_region(arena, 0);
@@ -185,13 +188,14 @@ static strata_status place(const strata__arena *arena, size_t size, size_t align
     size_t sum = 0;
     if (!strata_align_is_valid(align)) {
         return strata_error_set(err, STRATA_INVALID,
-                                "alignment %zu is no power of two between 1 and %zu", align,
-                                STRATA_ALIGN_MAX);
+                                "%s: alignment %zu is no power of two between 1 and %zu",
+                                arena->label, align, STRATA_ALIGN_MAX);
     }
     if (!strata_size_align_up(cursor_of(arena), align, &from) ||
         !strata_size_add(from, size, &sum) || !strata_size_add(sum, tail_room, &sum) ||
         size > (size_t)PTRDIFF_MAX) {
-        return strata_error_set(err, STRATA_INVALID, "a block of %zu bytes wraps around", size);
+        return strata_error_set(err, STRATA_INVALID, "%s: a block of %zu bytes wraps around",
+                                arena->label, size);
     }
     *at = from;
     *end = from + size;
@@ -232,12 +236,14 @@ void *strata_arena_take(strata_arena *public_arena, size_t size, size_t align)
         return block;
     }
     if (is_closed(arena)) {
-        (void)strata_error_set(&arena->last_error, STRATA_CLOSED, "the arena has been returned");
+        (void)strata_error_set(&arena->last_error, STRATA_CLOSED, "%s: the arena has been returned",
+                               arena->label);
         return NULL;
     }
     if (arena->shared) {
         (void)strata_error_set(&arena->last_error, STRATA_ORDER,
-                               "a shared arena serves lanes only; open one (lane.h)");
+                               "%s: a shared arena serves lanes only; open one (lane.h)",
+                               arena->label);
         return NULL;
     }
     return strata__arena_take_block(arena, size, align, &arena->last_error);
@@ -281,16 +287,18 @@ strata_status strata_arena_rewind(strata_arena *public_arena, strata_arena_mark 
 {
     strata__arena *arena = strata__arena_of(public_arena);
     if (is_closed(arena)) {
-        return strata_error_set(&arena->last_error, STRATA_CLOSED, "the arena has been returned");
+        return strata_error_set(&arena->last_error, STRATA_CLOSED,
+                                "%s: the arena has been returned", arena->label);
     }
     if (mark.arena != public_arena) {
         return strata_error_set(&arena->last_error, STRATA_INVALID,
-                                "the mark belongs to another arena");
+                                "%s: the mark belongs to another arena", arena->label);
     }
     if (mark.offset > cursor_of(arena) - arena->base ||
         !strata__marks_is_good(&arena->marks, mark.moment, mark.offset)) {
         return strata_error_set(&arena->last_error, STRATA_INVALID,
-                                "the mark is stale: what it marked has been dropped already");
+                                "%s: the mark is stale: what it marked has been dropped already",
+                                arena->label);
     }
     return rewind_to(arena, mark.offset);
 }
@@ -316,7 +324,8 @@ strata_status strata_arena_clear(strata_arena *public_arena)
 {
     strata__arena *arena = strata__arena_of(public_arena);
     if (is_closed(arena)) {
-        return strata_error_set(&arena->last_error, STRATA_CLOSED, "the arena has been returned");
+        return strata_error_set(&arena->last_error, STRATA_CLOSED,
+                                "%s: the arena has been returned", arena->label);
     }
     return rewind_to(arena, 0);
 }
@@ -325,7 +334,8 @@ strata_status strata_arena_trim(strata_arena *public_arena, strata_error *err)
 {
     strata__arena *arena = strata__arena_of(public_arena);
     if (is_closed(arena)) {
-        return strata_error_set(err, STRATA_CLOSED, "the arena has been returned");
+        return strata_error_set(err, STRATA_CLOSED, "%s: the arena has been returned",
+                                arena->label);
     }
     lock(arena);
     size_t before = strata_region_committed(arena->region);

@@ -89,6 +89,7 @@ typedef struct strata__arena {
     strata_region *region;
     strata_backend *backend;
     const strata_host_memory *memory;
+    const char *label;
     uintptr_t base;
     uintptr_t used_peak; /* an address */
     strata__marks marks;

@@ -25,7 +25,8 @@ strata_status strata_lane_open(strata_lane **out, strata_arena *shared, strata_e
     strata__arena *arena = strata__arena_of(shared);
     if (!arena->shared) {
         return strata_error_set(err, STRATA_INVALID,
-                                "lanes need a shared arena; set `shared` in its configuration");
+                                "%s: lanes need a shared arena; set `shared` in its configuration",
+                                arena->label);
     }
     strata_status ours = strata_backend_may_map(arena->backend, err);
     if (ours != STRATA_OK) {
@@ -49,7 +50,8 @@ strata_status strata_lane_open(strata_lane **out, strata_arena *shared, strata_e
     (void)pthread_mutex_unlock(&arena->mutex);
     if (closed) {
         strata_host_memory_free(arena->memory, lane);
-        return strata_error_set(err, STRATA_CLOSED, "the arena has been returned");
+        return strata_error_set(err, STRATA_CLOSED, "%s: the arena has been returned",
+                                arena->label);
     }
     *out = &lane->head;
     return STRATA_OK;
@@ -106,7 +108,8 @@ static void *take_locked(strata__lane *lane, size_t size, size_t align)
 {
     strata__arena *arena = lane->arena;
     if (arena->closed) {
-        (void)strata_error_set(&lane->last_error, STRATA_CLOSED, "the arena has been returned");
+        (void)strata_error_set(&lane->last_error, STRATA_CLOSED, "%s: the arena has been returned",
+                               arena->label);
         return NULL;
     }
     bool through_a_piece = arena->guard.mode == STRATA__GUARD_NONE && size > 0 &&

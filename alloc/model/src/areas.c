@@ -85,7 +85,8 @@ strata_status strata_arena_create(strata_arena **out, strata_strand *strand,
     strata_area_source source;
     strata_status status = strata_model_config_arena(&strand->model->config, &overlaid, err);
     if (status == STRATA_OK) {
-        status = strata_strand_source(strand, overlaid.backend, overlaid.memory, &source, err);
+        status = strata_strand_source(strand, overlaid.region.label, overlaid.backend,
+                                      overlaid.memory, &source, err);
     }
     if (status != STRATA_OK) {
         return status;

@@ -369,6 +369,17 @@ void strata__config_place_context(const strata_model_config *config, strata_conf
     }
 }
 
+void strata__config_memory_context(const strata_model_config *config, const char *label,
+                                   strata_error *err)
+{
+    const strata_config_entry *own = find_entry(config, label);
+    const strata_config_entry *entry =
+        is_set(own, STRATA_CONFIG_MEMORY) ? own : find_entry(config, "all");
+    if (is_set(entry, STRATA_CONFIG_MEMORY)) {
+        strata__config_place_context(config, entry->place_[STRATA_CONFIG_MEMORY], err);
+    }
+}
+
 /* Where both keys are configured under a name (or `all`), the first must not exceed the second. */
 static strata_status check_at_most(const strata_model_config *config,
                                    const strata_config_entry *entry, strata_config_key small,
@@ -517,8 +528,9 @@ static strata_status check_overlaid(const strata_model_config *config,
         return STRATA_OK;
     }
     strata_status status = strata_error_set(
-        err, STRATA_INVALID, "%s.first (%zu bytes) is larger than %s.reserve (%zu bytes); raise it",
-        entry->name, region->first_bytes, region->label, region->reserve_bytes);
+        err, STRATA_INVALID,
+        "%s.first (%zu bytes) is larger than %s.reserve (%zu bytes); raise %s.reserve", entry->name,
+        region->first_bytes, region->label, region->reserve_bytes, region->label);
     strata__config_place_context(config, entry->place_[STRATA_CONFIG_FIRST], err);
     return status;
 }

@@ -23,6 +23,10 @@ bool strata__config_was_set(const strata_model_config *config, const char *secti
 void strata__config_place_context(const strata_model_config *config, strata_config_place place,
                                   strata_error *err);
 
+/* The same for the `memory` of an arena or heap, where it is configured. */
+void strata__config_memory_context(const strata_model_config *config, const char *label,
+                                   strata_error *err);
+
 /* --- process.c ---------------------------------------------------------------------------------*/
 
 struct strata_process {

@@ -313,8 +313,24 @@ strata_status strata__strand_release_to(strata_strand *strand, strata_mark mark,
     return status;
 }
 
-strata_status strata_strand_source(strata_strand *strand, strata_backend *backend,
-                                   const char *memory, strata_area_source *out, strata_error *err)
+static strata_status unknown_memory(strata_strand *strand, const char *label, const char *name,
+                                    strata_error *err)
+{
+    strata_process *process = strand->model->process;
+    strata_status status = strata_error_set(
+        err, STRATA_INVALID, "%s.memory: nothing is called \"%.40s\" here; known are", label, name);
+    (void)pthread_mutex_lock(&process->mutex);
+    for (size_t i = 0; i < process->backend_count; i++) {
+        strata_error_append(err, "%s %s", i > 0 ? "," : "", process->backends[i]->ops->name);
+    }
+    (void)pthread_mutex_unlock(&process->mutex);
+    strata__config_memory_context(&strand->model->config, label, err);
+    return status;
+}
+
+strata_status strata_strand_source(strata_strand *strand, const char *label,
+                                   strata_backend *backend, const char *memory,
+                                   strata_area_source *out, strata_error *err)
 {
     strata_process *process = strand->model->process;
     strata_status ours = strata__process_is_ours(process, err);
@@ -327,14 +343,7 @@ strata_status strata_strand_source(strata_strand *strand, strata_backend *backen
     const char *name = memory != NULL ? memory : "host";
     strata_backend *chosen = backend != NULL ? backend : strata_process_backend(process, name);
     if (chosen == NULL) {
-        strata_status status = strata_error_set(
-            err, STRATA_INVALID, "no memory is called \"%.40s\" here; known are", name);
-        (void)pthread_mutex_lock(&process->mutex);
-        for (size_t i = 0; i < process->backend_count; i++) {
-            strata_error_append(err, "%s %s", i > 0 ? "," : "", process->backends[i]->ops->name);
-        }
-        (void)pthread_mutex_unlock(&process->mutex);
-        return status;
+        return unknown_memory(strand, label, name, err);
     }
     strata__process_adopt(process, chosen);
     *out = (strata_area_source){.backend = chosen,

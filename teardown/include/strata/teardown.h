@@ -27,11 +27,12 @@ typedef struct strata_teardown strata_teardown;
  *
  * release  ends the resource. It is called once for each push; the node is already unlinked, so it
  *          may be freed or pushed anew from inside. It must be idempotent where its own caller may
- *          repeat it. BUSY and TIMEOUT are answers to the other question: from here they are
- * reported as RESOURCE, with their text. ready    changes nothing and answers OK when releasing is
- * safe now. BUSY or TIMEOUT refuse the whole release; it may wait, to the deadline in its context
- * at most. Any other failure is reported and does not stand in the way: a lost device must not make
- * a release impossible. */
+ *          repeat it. BUSY and TIMEOUT are answers to the other question: from here they are reported
+ *          as RESOURCE, with their text.
+ * ready    changes nothing and answers OK when releasing is safe now. BUSY or TIMEOUT refuse the
+ *          whole release; it may wait, to the deadline in its context at most. Any other failure is
+ *          reported and does not stand in the way: a lost device must not make a release
+ *          impossible. */
 typedef strata_status strata_resource_fn(strata_resource *self, void *context, strata_error *error);
 
 struct strata_resource {

@@ -3,9 +3,9 @@
  * A private jemalloc manages addresses of a region that it never maps, unmaps or writes its own
  * bookkeeping into; so the region may be memory that the host cannot touch, and goes back whole
  * whatever is still live in it. Lives in a library of its own, strata::heap, because of jemalloc's
- * static thread-local storage (README.md here argues it).
+ * static thread-local storage (alloc/heap/README.md in the sources argues it).
  *
- * When not to use it: for what dies together. An arena is ten times cheaper.
+ * When not to use it: for what dies together. An arena is tens of times cheaper (`strata bench alloc`).
  *
  * Thread rule: any thread. A heap lane belongs to one thread at a time. */
 #ifndef STRATA_HEAP_H

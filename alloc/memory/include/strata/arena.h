@@ -69,7 +69,8 @@ STRATA_API strata_status strata_arena_open(strata_arena **out, strata_backend *b
                                            strata_ledger *ledger, const strata_host_memory *memory,
                                            const strata_arena_config *config, strata_error *err);
 
-/* The slow path, and the whole path for callers that cannot inline (Rust, ctypes). Grows the region
+/* The slow path, and the whole path for callers that cannot inline (Rust, ctypes, and whoever has the
+ * library by dlopen: the inline functions need it when linking). Grows the region
  * where needed. NULL: see strata_arena_error. A size of 0 gives a unique address. */
 STRATA_API void *strata_arena_take(strata_arena *arena, size_t size, size_t align);
 

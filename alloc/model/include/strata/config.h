@@ -1,4 +1,3 @@
-// clang-format off
 /* strata/config.h - the configuration of one model load.
  *
  * An overlay: the author of a runtime creates arenas and heaps with defaults in code; what an
@@ -26,8 +25,10 @@
  *   memory = host             ; a backend's name
  *   checked = yes             ; refuse bad frees     (heaps)
  *
+ * guard and lane mean nothing to a heap, checked nothing to an arena; they are ignored there, so that
+ * [all] may have them.
+ *
  * A plain value in the caller's storage (about 6 KiB), copied by strata_model_open. One thread. */
-// clang-format on
 #ifndef STRATA_CONFIG_H
 #define STRATA_CONFIG_H
 
@@ -38,8 +39,8 @@ STRATA_BEGIN_DECLS
 #define STRATA_CONFIG_NAMES_MAX   16
 #define STRATA_CONFIG_SOURCES_MAX 8
 
-/* Keys of a named arena or heap. The parser, the checks and the documentation's test run
- * over this list. */
+/* Keys of a named arena or heap. The parser, the checks and the documentation's test run over this
+ * list. */
 #define STRATA_CONFIG_KEY_MAP(X)            \
     X(RESERVE, "reserve")                   \
     X(FIRST, "first")                       \

@@ -77,14 +77,16 @@ STRATA_API strata_status strata_scope_open(strata_scope *scope, strata_strand *s
  * the scope has ended already. */
 STRATA_API strata_status strata_scope_keep(strata_scope *scope);
 
-/* Asks, releases newest first what came since the scope was opened, rewinds older arenas.
+/* Asks, releases newest first what came since the scope was opened, rewinds older arenas. Where
+ * nothing was registered since, it is a few stores for each arena.
+ *
  * BUSY, TIMEOUT  something is not ready, or the gate is held: refused, the scope is still open
- * ORDER          an inner scope is open, or it is called from a callback of the strand's own
- * release, or inside the gate: nothing changed CLOSED, INVALID  as for keep; UNSUPPORTED in a
- * forked child where something would be released other          the first failure's status:
- * everything was attempted, the scope has ended, what failed to return memory is stranded in the
- * strand. CORRUPT: a guard found damage Where nothing was registered since, it is a few stores for
- * each arena. */
+ * ORDER          an inner scope is open, or it is called from a callback of the strand's own release,
+ *                or inside the gate: nothing changed
+ * CLOSED         after the model's release; INVALID: the scope has ended already
+ * UNSUPPORTED    in a forked child, where something would have to be released
+ * other          the first failure's status: everything was attempted, the scope has ended, and what
+ *                failed to return memory is stranded in the strand. CORRUPT: a guard found damage */
 STRATA_API strata_status strata_scope_close(strata_scope *scope, strata_report *out);
 
 /* For a load that failed with *err: closes the scope and adds to the text what was undone. Returns
@@ -140,12 +142,13 @@ typedef struct strata_area_source {
     const strata_host_memory *memory;
 } strata_area_source;
 
-/* Resolves where an area of this strand takes its memory. INVALID for an unknown backend, listing
- * the known ones; CLOSED. A backend of the caller's without a gate gets the process's, and so must
- * not be used with another process. */
-STRATA_API strata_status strata_strand_source(strata_strand *strand, strata_backend *backend,
-                                              const char *memory, strata_area_source *out,
-                                              strata_error *err);
+/* Resolves where the area `label` of this strand takes its memory. INVALID for an unknown backend,
+ * listing the known ones, with the place where it was configured; CLOSED; UNSUPPORTED in a forked
+ * child. A backend of the caller's without a gate gets the process's, and so must not be used with
+ * another process. */
+STRATA_API strata_status strata_strand_source(strata_strand *strand, const char *label,
+                                              strata_backend *backend, const char *memory,
+                                              strata_area_source *out, strata_error *err);
 
 /* Registers an area that is ready. Cannot fail: strata_strand_source has been asked before.
  * pre: area->ops is set; label is copied. */
