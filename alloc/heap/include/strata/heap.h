@@ -5,7 +5,8 @@
  * whatever is still live in it. Lives in a library of its own, strata::heap, because of jemalloc's
  * static thread-local storage (alloc/heap/README.md in the sources argues it).
  *
- * When not to use it: for what dies together. An arena is tens of times cheaper (`strata bench alloc`).
+ * When not to use it: for what dies together. An arena is tens of times cheaper (`strata bench
+ * alloc`).
  *
  * Thread rule: any thread. A heap lane belongs to one thread at a time. */
 #ifndef STRATA_HEAP_H
