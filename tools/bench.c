@@ -200,6 +200,27 @@ static void print_row(const bench *now, const bench_row *row, output_table *tabl
             show(cells[6], "%.1f %%", statistics_spread(row->seconds, now->runs) * 100)});
 }
 
+/* From here a row's median moves from one call of the command to the next. */
+#define SPREAD_MOST 0.20
+
+/* What the columns mean, and which rows not to believe. */
+static void print_notes(const bench *now)
+{
+    (void)printf("to limit, to strata: median ratio to that row's neighbouring runs; spread: "
+                 "interquartile range / median\n");
+    const char *separator = "warning: a spread above 20 %, measure again on a quiet machine: ";
+    bool any = false;
+    for (size_t i = 0; i < now->row_count; i++) {
+        const bench_row *row = &now->rows[i];
+        if (statistics_spread(row->seconds, now->runs) > SPREAD_MOST) {
+            (void)printf("%s%s (%s)", separator, row->allocator, row->workload);
+            separator = "; ";
+            any = true;
+        }
+    }
+    (void)fputs(any ? "\n" : "", stdout);
+}
+
 void bench_report(const bench *now, json_t **documents)
 {
     if (documents != NULL) {
@@ -217,6 +238,7 @@ void bench_report(const bench *now, json_t **documents)
     }
     (void)printf("bench %s, medians of %zu runs\n", now->name, now->runs);
     output_table_print(&table, stdout, 2);
+    print_notes(now);
 }
 
 /* --- the command -------------------------------------------------------------------------------*/
@@ -292,7 +314,9 @@ int strata_tool_bench(int argc, const char **argv)
             "  load     reading a file of weights into memory, with and without faulting it in\n"
             "  release  what giving memory back costs, with its translation shootdowns\n\n"
             "Rows are measured in turn after a warm-up round. `limit` is the least that the\n"
-            "machine can do; a ratio is the median over runs that were neighbours in time.\n",
+            "machine can do; a ratio is the median over runs that were neighbours in time.\n"
+            "`limit-again` is the limit measured once more: how far its ratio is from 1 is what\n"
+            "any ratio of that call is worth.\n",
         .options = options,
         .option_count = sizeof options / sizeof options[0],
         .arguments_least = 1,

@@ -184,7 +184,7 @@ static int load_and_release(load_bench *now, bench_row *into, double *seconds)
                                : message_status(BENCH_NAME, status, "load: %s", error.text);
 }
 
-enum { READ_LIMIT, READ_STRATA, READ_AGAIN, FULL_LIMIT, FULL_STRATA, FULL_MALLOC };
+enum { READ_LIMIT, READ_STRATA, READ_AGAIN, FULL_LIMIT, FULL_STRATA, FULL_AGAIN, FULL_MALLOC };
 
 static int run_row(void *user, size_t row, bench_row *into, double *seconds)
 {
@@ -192,6 +192,7 @@ static int run_row(void *user, size_t row, bench_row *into, double *seconds)
     case READ_STRATA:
         return read_into_region(user, seconds);
     case FULL_LIMIT:
+    case FULL_AGAIN:
         return map_and_read(user, seconds);
     case FULL_STRATA:
         return load_and_release(user, into, seconds);
@@ -216,6 +217,7 @@ static int measure(load_bench *now, const bench_options *options, json_t **docum
     (void)bench_add(all, READ, "limit-again", 0, READ_LIMIT, READ_STRATA);
     (void)bench_add(all, FULL, "limit", 0, FULL_LIMIT, FULL_STRATA);
     (void)bench_add(all, FULL, "strata", 0, FULL_LIMIT, FULL_STRATA);
+    (void)bench_add(all, FULL, "limit-again", 0, FULL_LIMIT, FULL_STRATA);
     (void)bench_add(all, FULL, "malloc", 0, FULL_LIMIT, FULL_STRATA);
     int status = bench_measure(all, run_row, now);
     if (status == TOOL_DONE) {

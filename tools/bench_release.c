@@ -147,16 +147,20 @@ static int run_glibc(release_bench *now, bench_row *into, double *seconds)
 #define HUGE  "64 KiB blocks, huge pages"
 #define SMALL "64 KiB blocks, 4 KiB pages"
 
+enum { HUGE_LIMIT, HUGE_STRATA, HUGE_AGAIN, SMALL_LIMIT, SMALL_STRATA, SMALL_AGAIN, SMALL_GLIBC };
+
 static int run_row(void *user, size_t row, bench_row *into, double *seconds)
 {
     switch (row) {
-    case 0:
+    case HUGE_LIMIT:
+    case HUGE_AGAIN:
         return run_limit(user, true, into, seconds);
-    case 1:
+    case HUGE_STRATA:
         return run_strata(user, true, into, seconds);
-    case 2:
+    case SMALL_LIMIT:
+    case SMALL_AGAIN:
         return run_limit(user, false, into, seconds);
-    case 3:
+    case SMALL_STRATA:
         return run_strata(user, false, into, seconds);
     default:
         return run_glibc(user, into, seconds);
@@ -165,11 +169,13 @@ static int run_row(void *user, size_t row, bench_row *into, double *seconds)
 
 static int measure(release_bench *now, bench *all)
 {
-    (void)bench_add(all, HUGE, "limit", 0, 0, 1);
-    (void)bench_add(all, HUGE, "strata", 0, 0, 1);
-    (void)bench_add(all, SMALL, "limit", 0, 2, 3);
-    (void)bench_add(all, SMALL, "strata", 0, 2, 3);
-    (void)bench_add(all, SMALL, "glibc", 0, 2, 3);
+    (void)bench_add(all, HUGE, "limit", 0, HUGE_LIMIT, HUGE_STRATA);
+    (void)bench_add(all, HUGE, "strata", 0, HUGE_LIMIT, HUGE_STRATA);
+    (void)bench_add(all, HUGE, "limit-again", 0, HUGE_LIMIT, HUGE_STRATA);
+    (void)bench_add(all, SMALL, "limit", 0, SMALL_LIMIT, SMALL_STRATA);
+    (void)bench_add(all, SMALL, "strata", 0, SMALL_LIMIT, SMALL_STRATA);
+    (void)bench_add(all, SMALL, "limit-again", 0, SMALL_LIMIT, SMALL_STRATA);
+    (void)bench_add(all, SMALL, "glibc", 0, SMALL_LIMIT, SMALL_STRATA);
     machine_neighbour neighbour;
     now->beside = machine_neighbour_start(&neighbour);
     int status = bench_measure(all, run_row, now);

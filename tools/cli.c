@@ -117,6 +117,7 @@ static void build_table(line_state *state, const cli_command *command)
     }
     state->table[at] = (struct poptOption){
         .longName = "help",
+        .shortName = 'h',
         .argInfo = POPT_ARG_NONE,
         .val = VALUE_HELP,
         .descrip = "show this and exit",
@@ -171,8 +172,10 @@ static int refuse_option(const line_state *state, const cli_command *command, in
 {
     const char *bad = poptBadOption(state->context, POPT_BADOPTION_NOALIAS);
     const char *reason = error == POPT_ERROR_BADOPT ? "unknown option" : poptStrerror(error);
-    return message_refuse(command->name, "%.*s: %s; see `%s --help`", SHOWN_MAX,
-                          bad == NULL ? "?" : bad, reason, command->name);
+    bool before_command = command->stop_early && error == POPT_ERROR_BADOPT;
+    return message_refuse(
+        command->name, "%.*s: %s%s; see `%s --help`", SHOWN_MAX, bad == NULL ? "?" : bad, reason,
+        before_command ? "; a command's options come after the command" : "", command->name);
 }
 
 static int check_arguments(const cli_line *line, const cli_command *command)
@@ -291,7 +294,22 @@ static char *read_text(const char *name, const char *path, size_t *length)
     return NULL;
 }
 
-static bool read_file(const char *name, const char *path, strata_model_config *config)
+/* What may be configured: NULL for whatever is written. */
+typedef struct known_names {
+    const char *const *names;
+    size_t count;
+} known_names;
+
+/* Asked after each source, so that the line on stderr opens with the one that has the name. */
+static strata_status expect_names(const strata_model_config *config, known_names known,
+                                  strata_error *err)
+{
+    return known.names == NULL ? STRATA_OK
+                               : strata_model_config_expect(config, known.names, known.count, err);
+}
+
+static bool read_file(const char *name, const char *path, known_names known,
+                      strata_model_config *config)
 {
     size_t length = 0;
     char *text = read_text(name, path, &length);
@@ -301,6 +319,9 @@ static bool read_file(const char *name, const char *path, strata_model_config *c
     strata_error error;
     strata_status status = strata_model_config_read(config, text, length, path, &error);
     free(text);
+    if (status == STRATA_OK) {
+        status = expect_names(config, known, &error);
+    }
     if (status != STRATA_OK) {
         (void)message_refuse(name, "--config: %s", error.text);
         return false;
@@ -313,22 +334,19 @@ bool cli_configure(const char *name, const cli_texts *files, const cli_texts *se
                    int *status)
 {
     strata_error error;
+    known_names known = {names, name_count};
     *status = TOOL_UNUSABLE;
     for (size_t i = 0; i < files->count; i++) {
-        if (!read_file(name, files->items[i], config)) {
+        if (!read_file(name, files->items[i], known, config)) {
             return false;
         }
     }
     for (size_t i = 0; i < sets->count; i++) {
-        if (strata_model_config_set_line(config, sets->items[i], &error) != STRATA_OK) {
+        if (strata_model_config_set_line(config, sets->items[i], &error) != STRATA_OK ||
+            expect_names(config, known, &error) != STRATA_OK) {
             (void)message_refuse(name, "--set: %s", error.text);
             return false;
         }
-    }
-    if (names != NULL &&
-        strata_model_config_expect(config, names, name_count, &error) != STRATA_OK) {
-        (void)message_refuse(name, "%s", error.text);
-        return false;
     }
     if (strata_model_config_check(config, &error) != STRATA_OK) {
         (void)message_refuse(name, "%s", error.text);

@@ -1,8 +1,8 @@
 /* cli.h - the command line of one command.
  *
  * A thin layer over libpopt: a table of options in, values in the caller's variables out, with
- * `--help` generated from the same table. Every value is taken from popt as text and parsed here,
- * strictly, so that whatever is not usable ends in one line on stderr (message.h) and in exit
+ * `--help` (`-h`) generated from the same table. Every value is taken from popt as text and parsed
+ * here, strictly, so that whatever is not usable ends in one line on stderr (message.h) and in exit
  * status 2. Reads the files that `--config` names, because the library reads none. It
  * knows nothing of what a command does. One thread. */
 #ifndef STRATA_TOOL_CLI_H

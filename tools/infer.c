@@ -118,9 +118,6 @@ static int parse_shapes(const char *text, infer_setting *setting)
 static int check_arguments(command *c)
 {
     arguments *given = &c->given;
-    if (given->runtime == NULL) {
-        return message_refuse(NAME, "--runtime is missing; write --runtime onnxruntime");
-    }
     if (strcmp(given->runtime, "llama") == 0) {
         return message_refuse(NAME, "--runtime: llama is not built in yet; write onnxruntime");
     }
@@ -372,6 +369,7 @@ static int report(command *c)
         .kept_bytes = (int64_t)infer_malloc_bytes() - (int64_t)c->malloc_before,
         .resident_before = c->resident_before,
         .resident_after = machine_resident_bytes(),
+        .malloc_free_bytes = infer_malloc_free_bytes(),
     };
     for (size_t i = 0; i < c->model_count; i++) {
         result.ok = result.ok && infer_model_is_good(c->models[i]);
@@ -435,7 +433,8 @@ static int parse_and_work(command *c, cli_line *line, int argc, const char **arg
 {
     arguments *given = &c->given;
     const cli_option options[] = {
-        CLI_TEXT("runtime", "NAME", &given->runtime, "onnxruntime (llama is not built in yet)"),
+        CLI_TEXT("runtime", "NAME", &given->runtime,
+                 "onnxruntime, the default (llama is not built in yet)"),
         CLI_TEXT("library", "FILE", &given->library, "the runtime's library; " DEFAULT_LIBRARY),
         CLI_COUNT("rounds", &c->setting.rounds, 1, 1000000, "runs of every shape; 8"),
         CLI_COUNT("threads", &given->threads, 1, 256, "threads inside an operator; 1"),
@@ -473,7 +472,7 @@ int strata_tool_infer(int argc, const char **argv)
     if (c == NULL) {
         return message_fail(NAME, "out of memory");
     }
-    c->given = (arguments){.threads = 1, .pairs = 41, .order = "newest"};
+    c->given = (arguments){.runtime = "onnxruntime", .threads = 1, .pairs = 41, .order = "newest"};
     c->setting.rounds = 8;
     c->setting.config = &c->config;
     strata_model_config_init(&c->config);

@@ -14,6 +14,11 @@ size_t infer_malloc_bytes(void)
     return now.uordblks + now.hblkhd;
 }
 
+size_t infer_malloc_free_bytes(void)
+{
+    return mallinfo2().fordblks;
+}
+
 /* --- load --------------------------------------------------------------------------------------*/
 
 static strata_status open_memory(infer_model *model, strata_error *err)
@@ -40,6 +45,20 @@ static strata_status load_session(infer_model *model, strata_error *err)
     return status;
 }
 
+/* The adapter undoes what it began, and says so in *err; said again only where more was left. */
+static strata_status undo(infer_model *model, strata_scope *scope, strata_error *err)
+{
+    strata_error more = *err;
+    model->undone = true;
+    strata_report_init(&model->release, NULL, NULL);
+    strata_status status = strata_scope_undo(scope, &model->release, &more);
+    bool nothing = model->release.attempted == 0 && model->release.refused == 0;
+    if (!nothing || model->release.status != STRATA_OK) {
+        *err = more;
+    }
+    return status;
+}
+
 strata_status infer_model_load(infer_model *model, strata_error *err)
 {
     const infer_setting *setting = model->setting;
@@ -61,9 +80,7 @@ strata_status infer_model_load(infer_model *model, strata_error *err)
         model->loaded = true;
         return strata_scope_keep(&scope);
     }
-    model->undone = true;
-    strata_report_init(&model->release, NULL, NULL);
-    return strata_scope_undo(&scope, &model->release, err);
+    return undo(model, &scope, err);
 }
 
 strata_status infer_model_make_inputs(infer_model *model, strata_error *err)
@@ -197,7 +214,6 @@ strata_status infer_model_release(infer_model *model, bool hold, strata_error *e
     }
     read_figures(model);
     free_inputs(model);
-    machine_count tlb = machine_tlb_shootdowns();
     uint64_t began = strata_now_ns();
     infer_runtime_release(runtime, model->session);
     uint64_t session_ns = strata_now_ns() - began;
@@ -206,6 +222,7 @@ strata_status infer_model_release(infer_model *model, bool hold, strata_error *e
         status = show_refusal(model, held, err);
     }
     strata_report_init(&model->release, NULL, NULL);
+    machine_count tlb = machine_tlb_shootdowns();
     uint64_t ours = strata_now_ns();
     strata_status released = strata_model_release(model->model, NULL, &model->release);
     model->release_ns = strata_now_ns() - ours;

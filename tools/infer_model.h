@@ -92,7 +92,7 @@ typedef struct infer_model {
     bool refused; /* an output was held: `refusal` says what the release answered */
     strata_report refusal;
     strata_report release;
-    machine_count release_tlb;
+    machine_count release_tlb; /* around the model's release, after the runtime's own */
 } infer_model;
 
 /* The model, its memory, the runtime's session. On failure everything is given back, *err says why
@@ -113,6 +113,7 @@ bool infer_model_close(infer_model *model);
 /* Over the outputs of the shapes, in their order. */
 uint64_t infer_model_hash(const infer_output *outputs, size_t count);
 
-size_t infer_malloc_bytes(void); /* in use by the process's malloc, all its arenas */
+size_t infer_malloc_bytes(void);      /* in use by the process's malloc, all its arenas */
+size_t infer_malloc_free_bytes(void); /* free in them, for the next who asks */
 
 #endif

@@ -119,12 +119,13 @@ json_t *infer_document(const infer_result *result)
     for (size_t i = 0; i < result->count; i++) {
         output_append(&list, model_document(result->models[i]));
     }
-    return json_pack("{s:{s:s, s:o, s:o}, s:o, s:o, s:o, s:o, s:b}", "runtime", "name",
+    return json_pack("{s:{s:s, s:o, s:o}, s:o, s:o, s:o, s:o, s:o, s:b}", "runtime", "name",
                      "onnxruntime", "version", output_text(infer_runtime_version(result->runtime)),
                      "library", output_text(result->library), "models", list, "runtime_kept_bytes",
                      json_integer(result->kept_bytes), "resident_before",
                      output_count(result->resident_before), "resident_after",
-                     output_count(result->resident_after), "ok", (int)result->ok);
+                     output_count(result->resident_after), "malloc_free_bytes",
+                     output_bytes(result->malloc_free_bytes), "ok", (int)result->ok);
 }
 
 /* --- for people --------------------------------------------------------------------------------*/
@@ -214,18 +215,44 @@ static void print_comparison(FILE *to, const infer_model *const *models, size_t 
     output_table_print(&table, to, 2);
 }
 
+/* What the tables' words mean. */
+static void print_legend(FILE *to, bool compared)
+{
+    (void)fputs("\noutside: what the runtime took from malloc while it created the session, beside "
+                "Strata's memory\n",
+                to);
+    if (!compared) {
+        (void)fputs("steady: every round's output is the first one's, bit for bit\n", to);
+        return;
+    }
+    (void)fputs(
+        "as stock's: bit for bit the output of the runtime with its own allocator\n"
+        "ratio: the median of the pairs' ratios and its interval, not the quotient of the two "
+        "medians\n"
+        "its default options: stock without the session options above; other kernels may give "
+        "(other output)\n"
+        "unload: the runtime's ReleaseSession and then the model's release; Strata's part is the "
+        "latter\n",
+        to);
+}
+
 static void print_kept(FILE *to, const infer_result *result)
 {
     char kept[STRATA_UNITS_TEXT_MAX];
     char before[STRATA_UNITS_TEXT_MAX];
     char after[STRATA_UNITS_TEXT_MAX];
+    char unused[STRATA_UNITS_TEXT_MAX];
     int64_t bytes = result->kept_bytes;
     (void)fprintf(to, "\nthe runtime itself keeps %s%s of malloc's memory", bytes < 0 ? "-" : "",
                   strata_size_show((uint64_t)(bytes < 0 ? -bytes : bytes), kept));
     if (result->resident_before.known && result->resident_after.known) {
-        (void)fprintf(to, "; resident %s before the first load, %s after the last release",
+        (void)fprintf(to,
+                      ";\nresident %s before the first load, %s after the last release: the "
+                      "difference is mostly the runtime's code\nand what malloc has free for "
+                      "whoever asks next (%s)",
                       strata_size_show(result->resident_before.value, before),
-                      strata_size_show(result->resident_after.value, after));
+                      strata_size_show(result->resident_after.value, after),
+                      strata_size_show(result->malloc_free_bytes, unused));
     }
     (void)fputc('\n', to);
 }
@@ -242,7 +269,12 @@ static void print_model(FILE *to, const infer_model *model)
         (void)strata_report_format(&model->refusal, text, sizeof text);
         (void)fprintf(to, "%s; let go, and released again\n", text);
     }
-    output_release_text(to, model->label, &model->release, model->release_tlb);
+    if (model->released || model->release.asked > 0 || model->release.attempted > 0) {
+        output_release_text(to, model->label, &model->release, model->release_tlb);
+    } else {
+        (void)fprintf(to, "%s: not released by a step of its own; given back at the end\n",
+                      model->label);
+    }
     if (model->memory_info.refused_frees > 0 || model->memory_info.late_calls > 0) {
         (void)fprintf(
             to, "%s: %" PRIu64 " free(s) refused, %" PRIu64 " call(s) after the release\n",
@@ -254,9 +286,11 @@ void infer_text(FILE *to, const infer_result *result)
 {
     bool compared = false;
     uint64_t returned = 0;
+    size_t released = 0;
     for (size_t i = 0; i < result->count; i++) {
         const infer_model *model = result->models[i];
         compared = compared || model->comparison.done;
+        released += model->released;
         returned += model->release.bytes_held_before - model->release.bytes_held_after;
     }
     (void)fprintf(to, "onnxruntime %s (%s), session options %s\n\n",
@@ -266,11 +300,15 @@ void infer_text(FILE *to, const infer_result *result)
         (void)fputc('\n', to);
         print_comparison(to, result->models, result->count);
     }
+    print_legend(to, compared);
     for (size_t i = 0; i < result->count; i++) {
         print_model(to, result->models[i]);
     }
-    print_kept(to, result);
+    if (released == result->count) {
+        print_kept(to, result);
+    }
     char text[STRATA_UNITS_TEXT_MAX];
-    (void)fprintf(to, "%s: %zu model(s) released, %s returned\n", result->ok ? "ok" : "FAILED",
-                  result->count, strata_size_show(returned, text));
+    (void)fprintf(to, "%s %zu model(s) released, %s returned\n",
+                  result->ok ? "ok:" : "FAILED (see above);", released,
+                  strata_size_show(returned, text));
 }

@@ -23,6 +23,7 @@ typedef struct infer_result {
     int64_t kept_bytes; /* in use in the process's malloc */
     machine_count resident_before;
     machine_count resident_after;
+    uint64_t malloc_free_bytes; /* what malloc has free at the end and has not given back */
 } infer_result;
 
 /* A new reference; NULL: out of memory. */

@@ -69,6 +69,32 @@ static bool choose_memory(session *now, int *status)
     return false;
 }
 
+/* The library knows no memory called "file", because only a load has a file: what the operator
+ * wants is this command's option. */
+static bool check_weights_memory(const session *now, int *status)
+{
+    strata_region_config region;
+    const char *memory = NULL;
+    strata_error error;
+    strata_region_config_init(&region);
+    region.label = load_area_names[0];
+    if (strata_model_config_region(&now->config, &region, NULL, &memory, &error) != STRATA_OK ||
+        memory == NULL || strcmp(memory, "file") != 0) {
+        return true;
+    }
+    *status = message_refuse(NAME, "weights.memory: a file is not configured by name; write "
+                                   "--memory file and leave the key out");
+    return false;
+}
+
+/* A file that another command takes. */
+static const char *hint(const char *path)
+{
+    size_t length = strlen(path);
+    bool onnx = length >= 5 && strcmp(path + length - 5, ".onnx") == 0;
+    return onnx ? "; for ONNX models use `strata infer`" : "";
+}
+
 /* Opens all files. A file that cannot be used is the input's fault, whatever the reason. */
 static int open_files(session *now, const cli_line *line)
 {
@@ -84,7 +110,8 @@ static int open_files(session *now, const cli_line *line)
             return message_fail(NAME, "%s: %s", line->arguments[i], error.text);
         }
         if (status != STRATA_OK) {
-            return message_refuse(NAME, "%s: %s", line->arguments[i], error.text);
+            return message_refuse(NAME, "%s: %s%s", line->arguments[i], error.text,
+                                  status == STRATA_SYSTEM ? "" : hint(line->arguments[i]));
         }
     }
     return TOOL_DONE;
@@ -267,7 +294,8 @@ static int work(session *now, const cli_line *line)
     }
     strata_model_config_init(&now->config);
     if (!cli_configure(NAME, &now->asked.configs, &now->asked.sets, load_area_names, LOAD_AREAS,
-                       &now->config, &status)) {
+                       &now->config, &status) ||
+        !check_weights_memory(now, &status)) {
         return status;
     }
     status = open_files(now, line);

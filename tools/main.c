@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define PROGRAM "strata"
+#define HELP    "help" /* stands where a command does */
 
 typedef struct command {
     const char *name;
@@ -75,9 +76,31 @@ static void describe_commands(char *text, size_t capacity)
     }
     if (at < capacity) {
         (void)snprintf(text + at, capacity - at,
-                       "\n`" PROGRAM " COMMAND --help` tells more. Exit status: 0 done, 1 the work "
-                       "failed,\n2 unusable arguments, configuration or input.\n");
+                       "  %-8s  %s\n\nA command's options come after it. `" PROGRAM
+                       " COMMAND --help` tells more. Exit status:\n0 done, 1 the work failed, 2 "
+                       "unusable arguments, configuration or input.\n",
+                       HELP, "show this, or the help of the command that follows");
     }
+}
+
+/* `strata help [COMMAND]` is `strata [COMMAND] --help`. */
+static int help(const cli_command *top, const char *const *names, size_t count)
+{
+    const char *asked[] = {PROGRAM, "--help", NULL};
+    if (count > 1) {
+        return message_refuse(PROGRAM, "%.96s: one argument too many (help takes 1); leave it out",
+                              names[1]);
+    }
+    if (count == 1 && strcmp(names[0], HELP) != 0) {
+        const command *found = find(names[0]);
+        asked[0] = names[0];
+        return found == NULL ? refuse_command(names[0]) : found->run(2, asked);
+    }
+    cli_line line;
+    int status;
+    (void)cli_parse(&line, top, 2, asked, &status);
+    cli_finish(&line);
+    return status;
 }
 
 static int run(cli_line *line, const cli_command *top, int argc, const char **argv, bool *version)
@@ -92,6 +115,9 @@ static int run(cli_line *line, const cli_command *top, int argc, const char **ar
     }
     if (line->argument_count == 0) {
         return message_refuse(PROGRAM, "COMMAND is missing; see `" PROGRAM " --help`");
+    }
+    if (strcmp(line->arguments[0], HELP) == 0) {
+        return help(top, line->arguments + 1, line->argument_count - 1);
     }
     const command *found = find(line->arguments[0]);
     if (found == NULL) {

@@ -128,12 +128,13 @@ bool output_release_is_good(const strata_report *report)
 
 static json_t *region_document(const strata_area_info *area)
 {
-    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:s, s:s}", "label", output_text(area->label),
-                     "memory", area->region.backend, "reserve_bytes",
+    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:s, s:s, s:o}", "label",
+                     output_text(area->label), "memory", area->region.backend, "reserve_bytes",
                      output_bytes(area->region.reserve_bytes), "committed_bytes",
                      output_bytes(area->region.committed_bytes), "used_bytes",
                      output_bytes(area->used_bytes), "extents", output_bytes(area->region.extents),
-                     "pages", strata_pages_name(area->region.pages), "kind", area->kind);
+                     "pages", strata_pages_name(area->region.pages), "kind", area->kind,
+                     "bookkeeping_bytes", output_bytes(area->bookkeeping_bytes));
 }
 
 json_t *output_regions(const strata_area_info *areas, size_t count)
@@ -199,6 +200,23 @@ int output_document(const char *name, json_t *document, int status)
 /* Text of this length is cut nowhere in practice; a report has at most 16 details. */
 #define REPORT_TEXT_MAX 8192
 
+/* Names what was released, in the order of the attempts: directly behind the count, or behind
+ * whatever else the report had to say. */
+static void print_order(FILE *to, const strata_report *report)
+{
+    bool plain = report->failed == 0 && report->refused == 0 && report->ready_failed == 0 &&
+                 report->verdict <= STRATA_VERDICT_VERIFIED;
+    const char *separator = plain ? ": " : "; in this order: ";
+    for (size_t i = 0; i < report->order_count; i++) {
+        (void)fprintf(to, "%s%s", separator, report->order[i]);
+        separator = ", ";
+    }
+    if (report->order_count < report->attempted) {
+        (void)fprintf(to, " and %zu more", report->attempted - report->order_count);
+    }
+    (void)fputc('\n', to);
+}
+
 void output_release_text(FILE *to, const char *label, const strata_report *report,
                          machine_count tlb)
 {
@@ -206,18 +224,39 @@ void output_release_text(FILE *to, const char *label, const strata_report *repor
     char held[STRATA_UNITS_TEXT_MAX];
     char left[STRATA_UNITS_TEXT_MAX];
     char took[STRATA_UNITS_TEXT_MAX];
+    if (report->status == STRATA_OK && report->attempted == 0 && report->asked == 0 &&
+        report->bytes_held_before == 0) {
+        (void)fprintf(to, "%s: nothing had to be released\n", label);
+        return;
+    }
     (void)strata_report_format(report, text, sizeof text);
-    (void)fprintf(to, "%s: %s\n", label, text);
+    (void)fprintf(to, "%s: %s", label, text);
+    print_order(to, report);
     (void)fprintf(to, "%s: %s held before, %s after; %llu of %llu mappings torn down in %s; ",
                   label, strata_size_show(report->bytes_held_before, held),
                   strata_size_show(report->bytes_held_after, left),
                   (unsigned long long)report->unmaps, (unsigned long long)report->mappings,
                   strata_time_show(report->elapsed_ns, took));
     if (tlb.known) {
-        (void)fprintf(to, "%llu TLB shootdowns; ", (unsigned long long)tlb.value);
+        (void)fprintf(to, "%llu TLB shootdowns on the whole machine; ",
+                      (unsigned long long)tlb.value);
     }
     (void)fprintf(to, "%s%s%s\n", strata_verdict_name(report->verdict),
                   report->verdict_reason[0] == '\0' ? "" : ": ", report->verdict_reason);
+}
+
+/* A heap's start bitmap: a mapping of its own, named as its region is. */
+static void bookkeeping_row(output_table *table, const strata_area_info *area)
+{
+    char label[STRATA_LABEL_MAX + sizeof ".starts"];
+    char committed[STRATA_UNITS_TEXT_MAX];
+    if (area->bookkeeping_bytes == 0) {
+        return;
+    }
+    (void)snprintf(label, sizeof label, "%s.starts", area->label);
+    output_table_row(table, (const char *[]){label, "bookkeeping", area->region.backend, NULL, NULL,
+                                             strata_size_show(area->bookkeeping_bytes, committed),
+                                             NULL, NULL});
 }
 
 void output_regions_text(FILE *to, const strata_area_info *areas, size_t count)
@@ -239,6 +278,7 @@ void output_regions_text(FILE *to, const strata_area_info *areas, size_t count)
                                           strata_size_show(area->region.reserve_bytes, reserved),
                                           strata_size_show(area->region.committed_bytes, committed),
                                           strata_size_show(area->used_bytes, used), extents});
+        bookkeeping_row(&table, area);
     }
     output_table_print(&table, to, 4);
 }

@@ -47,7 +47,8 @@ int output_document(const char *name, json_t *document, int status);
 /* The same check for a command that printed text: every command ends with one of the two. */
 int output_finish(const char *name, int status);
 
-/* For people: the line of a release with its failures, and the table of regions. */
+/* For people: the lines of a release with its failures, and the table of regions, whose column of
+ * committed bytes adds up to what the model holds. */
 void output_release_text(FILE *to, const char *label, const strata_report *report,
                          machine_count tlb);
 void output_regions_text(FILE *to, const strata_area_info *areas, size_t count);

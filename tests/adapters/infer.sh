@@ -72,6 +72,18 @@ expect 0 "$det" "$rec" "$cls" --library "$library" --rounds 3 --threads 2 \
     --shapes 320x320,192x96 --release-order interleaved
 has '^ok: 3 model(s) released'
 
+# Promise: what was released is named, the areas add up to what was held, words are explained.
+expect 0 "$cls" --library "$library" --rounds 1
+has '3 resource(s) released: ch_ppocr_mobile_v2.0_cls_infer, run, weights$'
+has '^run.starts  *bookkeeping'
+has '^outside: '
+has 'what malloc has free for whoever asks next ('
+expect 0 "$cls" --library "$library" --rounds 1 --json
+held=$(sed -n 's/^ *"bytes_held_before": \([0-9]*\),$/\1/p' "$folder/out")
+sum=$(sed -n 's/^ *"\(committed\|bookkeeping\)_bytes": \([0-9]*\),*$/\2/p' "$folder/out" |
+    awk '{ sum += $1 } END { print sum }')
+[ "$held" -eq "$sum" ] || fail "$held bytes were held, and the areas add up to $sum"
+
 # Promise: an output held past its session is a refusal with label and bytes; letting go helps.
 expect 0 "$rec" --library "$library" --rounds 1 --hold-output --json
 has '"refusal":'
@@ -83,11 +95,13 @@ has '"ok": true'
 # the configuration's fault, as is a budget or an address space in which the model cannot be opened.
 expect 2 "$rec" --library "$library" --shapes 4096x48 --set model.budget:24MiB
 grep -q 'budget' "$folder/err" || fail "the budget is not named"
-has 'FAILED: 1 model(s) released'
+has 'FAILED (see above); 1 model(s) released'
 has ', 0B after'
 
 expect 2 "$cls" --library "$library" --set model.budget:64KiB
 grep -q 'budget' "$folder/err" || fail "the budget is not named"
+expect 2 "$cls" --library "$library" --set weights.memory:file
+[ "$(grep -o 'undone: ' "$folder/err" | wc -l)" -eq 1 ] || fail "what was undone is said once"
 if [ -z "${STRATA_TEST_SANITIZED:-}" ]; then
     got=0
     (
@@ -117,6 +131,6 @@ got=0
 "$strata" infer --runtime llama "$cls" >"$folder/out" 2>"$folder/err" || got=$?
 [ "$got" -eq 2 ] || fail "llama is not built in, and exits with $got"
 got=0
-"$strata" infer "$cls" >"$folder/out" 2>"$folder/err" || got=$?
-[ "$got" -eq 2 ] || fail "no runtime named, and exits with $got"
+"$strata" infer --library "$library" --rounds 1 "$cls" >"$folder/out" 2>"$folder/err" || got=$?
+[ "$got" -eq 0 ] || fail "without --runtime onnxruntime is meant, and it exits with $got"
 echo "infer: all promises kept"

@@ -18,6 +18,18 @@ for command in '' load replay bench infer; do
         complain "nothing on stderr expected"
     fi
 done
+# -h and `strata help` are the same text.
+for command in '' load replay bench infer; do
+    # shellcheck disable=SC2086 # nothing, or one word
+    run $command --help
+    mv "$work/out" "$work/help"
+    for same in "$command -h" "help $command"; do
+        # shellcheck disable=SC2086 # words
+        run $same
+        expect_status 0
+        cmp -s "$work/help" "$work/out" || complain "not what --help prints"
+    done
+done
 for option in --memory --config --set --steps --verify --json; do
     run load --help
     checks=$((checks + 1))
@@ -30,6 +42,9 @@ grep -q '^strata [0-9]*\.[0-9]*\.[0-9]*$' "$work/out" || complain "a version exp
 # --- what cannot be used ---
 refused 'COMMAND is missing|--help'
 refused 'plan: unknown command|load, replay, bench' plan
+refused 'plan: unknown command|load, replay, bench' help plan
+refused 'bench: one argument too many' help load bench
+refused '--json: unknown option|options come after the command' --json load x
 refused 'doctor: unknown command' doctor
 refused 'map: unknown command' map
 refused '--bogus: unknown option|strata --help' --bogus
@@ -73,13 +88,19 @@ refused '--config: |twice.ini:3' load --config "$work/twice.ini" x
 printf '[weights]\ncolour = red\n' >"$work/key.ini"
 refused '--config: |key.ini:2|colour' load --config "$work/key.ini" x
 printf '[wheights]\nreserve = 1GiB\n' >"$work/name.ini"
-refused 'wheights|weights, kv, scratch' load --config "$work/name.ini" x
+refused '--config: |name.ini:2|wheights|weights, kv, scratch' load --config "$work/name.ini" x
 head -c 1048577 /dev/zero | tr '\0' '#' >"$work/large.ini"
 refused '--config: |larger than 1048576 bytes' load --config "$work/large.ini" x
 head -c 5000 /dev/urandom >"$work/noise.ini"
 refused '--config: |noise.ini' load --config "$work/noise.ini" x
 refused '--set: ' load --set weights.reserve:lots x
 refused '--set: ' load --set weights x
+refused '--set: nothing here is called "run"' load --set kv.first:1MiB --set run.first:1MiB x
+for name in weights all; do
+    refused 'weights.memory: |write --memory file' load --set "$name.memory:file" x
+done
+printf 'no model, and long enough to be one that is not known\n' >"$work/some.onnx"
+refused 'not a model file|for ONNX models use|strata infer' load "$work/some.onnx"
 refused 'weights' load --set weights.first:2GiB,weights.reserve:1GiB x
 
 # --- output that is not taken ---

@@ -103,6 +103,7 @@ run load --verify "$work/gguf"
 expect_status 0
 grep -q '12 tensors read again, equal' "$work/out" || complain "no word about --verify"
 grep -q 'verified' "$work/out" || complain "no verdict"
+grep -q '3 resource(s) released: scratch, kv, weights$' "$work/out" || complain "no names"
 
 # --- what is refused, before anything is reserved ---
 # With a budget that nothing fits in, anything reserved would show as a budget error instead.
@@ -178,6 +179,7 @@ rm -f "$work/sparse.gguf"
 run load --set model.budget:1MiB "$work/gguf"
 expect_status 2
 grep -q 'budget' "$work/err" || complain "the budget is not named"
+grep -q '^gguf: nothing had to be released$' "$work/out" || complain "what was undone is not said"
 run load --json --set model.budget:1MiB "$work/gguf"
 expect_status 2
 expect_value ok false
