@@ -28,6 +28,16 @@ void strata_resource_set_stays(strata_resource *resource, bool stays)
     resource->stays_ = stays;
 }
 
+void strata_resource_set_held(strata_resource *resource, size_t held_bytes)
+{
+    __atomic_store_n(&resource->held_bytes, held_bytes, __ATOMIC_RELAXED);
+}
+
+static size_t held(const strata_resource *resource)
+{
+    return __atomic_load_n(&resource->held_bytes, __ATOMIC_RELAXED);
+}
+
 void strata_teardown_init(strata_teardown *teardown)
 {
     *teardown = (strata_teardown)STRATA_TEARDOWN_INIT;
@@ -146,7 +156,7 @@ static bool refuses(strata_resource *resource, void *context, strata_report *out
 {
     strata_error error;
     strata_status status = call(resource->ready, resource, context, &error);
-    strata__report_attempt(out, STRATA_PHASE_READY, resource->label, resource->held_bytes,
+    strata__report_attempt(out, STRATA_PHASE_READY, resource->label, held(resource),
                            status == STRATA_OK ? NULL : &error);
     if (status != STRATA_BUSY && status != STRATA_TIMEOUT) {
         return false;
@@ -177,7 +187,7 @@ static strata_status release_one(strata_teardown *teardown, strata_resource *res
     /* Everything that is needed after the call is copied before it: the node may be gone then. */
     char label[STRATA_LABEL_MAX];
     strata__label_copy(label, resource->label);
-    size_t held_bytes = resource->held_bytes;
+    size_t held_bytes = held(resource);
     bool stays = resource->stays_;
 
     strata_teardown_forget(resource);

@@ -105,6 +105,12 @@ static void *alloc_growing(strata_heap *heap, size_t size, int flags, strata_err
     if (strata__heap_may_map(heap, err) != STRATA_OK) {
         return NULL;
     }
+    if (heap->backend->gate != NULL && strata_gate_is_closer(heap->backend->gate)) {
+        /* Whoever has the growth lock waits for this thread to open the gate. */
+        (void)strata_error_set(err, STRATA_ORDER, "%s: a release callback cannot make it grow",
+                               heap->label);
+        return NULL;
+    }
     (void)pthread_mutex_lock(&heap->growth_mutex);
     strata__extents_grower_begin(&heap->extents);
     void *block = alloc_as_grower(heap, size, flags, err);

@@ -7,7 +7,7 @@
  *
  * An extent that jemalloc gives back is refused (dalloc answers "keep it"): its addresses stay with
  * the arena for reuse, and memory goes back with the region. Only the last one is taken, because
- * the bump can go back over it: a block that is larger than any before finds that room again. */
+ * the bump can go back over it, so that a larger block finds that room again. */
 #include "hooks.h"
 
 #include <strata/size.h>

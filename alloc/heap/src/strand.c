@@ -91,14 +91,20 @@ strata_status strata_heap_create(strata_heap **out, strata_strand *strand,
     if (status != STRATA_OK && rest != NULL) {
         /* Neither made nor given back: the strand keeps it, and its next release tries again. */
         area->heap = rest;
-        strata_strand_add(strand, &area->area, own.region.label);
+        (void)strata_strand_add(strand, &area->area, own.region.label);
         return status;
     }
     if (status != STRATA_OK) {
         strata_host_memory_free(source.memory, area);
         return status;
     }
+    status = strata_strand_add(strand, &area->area, own.region.label);
+    if (status != STRATA_OK) {
+        (void)strata_error_set(err, status, "%s: the model has been released", own.region.label);
+        (void)strata_heap_close(area->heap, NULL, NULL);
+        area_destroy(&area->area);
+        return status;
+    }
     *out = area->heap;
-    strata_strand_add(strand, &area->area, own.region.label);
     return STRATA_OK;
 }

@@ -110,6 +110,7 @@ strata_status strata_arena_open(strata_arena **out, strata_backend *backend, str
         return status;
     }
     (void)pthread_mutex_init(&arena->mutex, NULL);
+    (void)pthread_mutex_init(&arena->lanes_mutex, NULL);
     strata_region_info info;
     strata_region_read(arena->region, &info);
     arena->label = info.label; /* lives as long as the region's control block */
@@ -173,6 +174,7 @@ void strata_arena_destroy(strata_arena *public_arena)
     strata__arena *arena = strata__arena_of(public_arena);
     strata__lanes_destroy(arena);
     strata_region_destroy(arena->region);
+    (void)pthread_mutex_destroy(&arena->lanes_mutex);
     (void)pthread_mutex_destroy(&arena->mutex);
     strata_host_memory_free(arena->memory, arena);
 }
@@ -264,8 +266,18 @@ strata_arena_mark strata_arena_get_mark(strata_arena *public_arena)
                                .moment = arena->marks.moment};
 }
 
+/* A shared arena's lock may be held, in a forked child, by a thread that it does not have. */
+static strata_status may_lock(const strata__arena *arena, strata_error *err)
+{
+    return arena->shared ? strata_backend_may_map(arena->backend, err) : STRATA_OK;
+}
+
 static strata_status rewind_to(strata__arena *arena, size_t offset)
 {
+    strata_status ours = may_lock(arena, &arena->last_error);
+    if (ours != STRATA_OK) {
+        return ours;
+    }
     lock(arena);
     note_peak(arena);
     uintptr_t cursor = cursor_of(arena);

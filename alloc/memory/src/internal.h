@@ -103,7 +103,8 @@ typedef struct strata__arena {
     bool shared;
     bool closed; /* atomic, relaxed */
     size_t lane_bytes;
-    pthread_mutex_t mutex; /* shared: cursor and lanes */
+    pthread_mutex_t mutex;       /* shared: the cursor; held while the region grows */
+    pthread_mutex_t lanes_mutex; /* shared: the list of lanes; a leaf, after the other */
     strata__lane *lanes;
     size_t lane_count;
 } strata__arena;
@@ -127,7 +128,7 @@ void *strata__arena_take_block(strata__arena *arena, size_t size, size_t align, 
 void strata__arena_save(strata_arena *arena, uint32_t depth);
 strata_status strata__arena_restore(strata_arena *arena, uint32_t depth);
 
-void strata__lanes_empty(strata__arena *arena); /* pre: the mutex is held */
+void strata__lanes_empty(strata__arena *arena); /* pre: no lane is in use */
 void strata__lanes_destroy(strata__arena *arena);
 
 #endif

@@ -37,8 +37,8 @@ strata_status strata_lane_open(strata_lane **out, strata_arena *shared, strata_e
         return strata_error_set(err, STRATA_NO_MEMORY, "no memory for a lane's control block");
     }
     *lane = (strata__lane){.arena = arena};
-    (void)pthread_mutex_lock(&arena->mutex);
-    bool closed = arena->closed;
+    (void)pthread_mutex_lock(&arena->lanes_mutex);
+    bool closed = __atomic_load_n(&arena->closed, __ATOMIC_RELAXED);
     if (!closed) {
         lane->next = arena->lanes;
         if (arena->lanes != NULL) {
@@ -47,7 +47,7 @@ strata_status strata_lane_open(strata_lane **out, strata_arena *shared, strata_e
         arena->lanes = lane;
         __atomic_store_n(&arena->lane_count, arena->lane_count + 1, __ATOMIC_RELAXED);
     }
-    (void)pthread_mutex_unlock(&arena->mutex);
+    (void)pthread_mutex_unlock(&arena->lanes_mutex);
     if (closed) {
         strata_host_memory_free(arena->memory, lane);
         return strata_error_set(err, STRATA_CLOSED, "%s: the arena has been returned",
@@ -67,7 +67,7 @@ void strata_lane_close(strata_lane *public_lane)
     if (strata_backend_may_map(arena->backend, NULL) != STRATA_OK) {
         return; /* a forked child: its copy goes with it */
     }
-    (void)pthread_mutex_lock(&arena->mutex);
+    (void)pthread_mutex_lock(&arena->lanes_mutex);
     if (lane->previous != NULL) {
         lane->previous->next = lane->next;
     } else {
@@ -77,7 +77,7 @@ void strata_lane_close(strata_lane *public_lane)
         lane->next->previous = lane->previous;
     }
     __atomic_store_n(&arena->lane_count, arena->lane_count - 1, __ATOMIC_RELAXED);
-    (void)pthread_mutex_unlock(&arena->mutex);
+    (void)pthread_mutex_unlock(&arena->lanes_mutex);
     strata_host_memory_free(arena->memory, lane);
 }
 
@@ -89,9 +89,11 @@ static void set_piece(strata__lane *lane, uintptr_t from, uintptr_t to)
 
 void strata__lanes_empty(strata__arena *arena)
 {
+    (void)pthread_mutex_lock(&arena->lanes_mutex);
     for (strata__lane *lane = arena->lanes; lane != NULL; lane = lane->next) {
         set_piece(lane, 0, 0);
     }
+    (void)pthread_mutex_unlock(&arena->lanes_mutex);
 }
 
 void strata__lanes_destroy(strata__arena *arena)
@@ -107,7 +109,7 @@ void strata__lanes_destroy(strata__arena *arena)
 static void *take_locked(strata__lane *lane, size_t size, size_t align)
 {
     strata__arena *arena = lane->arena;
-    if (arena->closed) {
+    if (__atomic_load_n(&arena->closed, __ATOMIC_RELAXED)) {
         (void)strata_error_set(&lane->last_error, STRATA_CLOSED, "%s: the arena has been returned",
                                arena->label);
         return NULL;

@@ -103,7 +103,14 @@ strata_status strata_arena_create(strata_arena **out, strata_strand *strand,
         strata_host_memory_free(source.memory, area);
         return status;
     }
-    strata_strand_add(strand, &area->area, overlaid.region.label);
+    status = strata_strand_add(strand, &area->area, overlaid.region.label);
+    if (status != STRATA_OK) {
+        (void)strata_error_set(err, status, "%s: the model has been released",
+                               overlaid.region.label);
+        (void)strata_arena_close(area->arena, NULL, NULL);
+        arena_destroy(&area->area);
+        return status;
+    }
     *out = area->arena;
     return STRATA_OK;
 }

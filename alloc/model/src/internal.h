@@ -64,7 +64,7 @@ strata_status strata__strand_new(strata_strand **out, strata_model *model, const
 void strata__strand_free(strata_strand *strand); /* pre: its teardown is empty */
 
 void strata__strand_lock(strata_strand *strand);
-bool strata__strand_lock_until(strata_strand *strand, uint64_t deadline_ns);
+bool strata__strand_try_lock(strata_strand *strand);
 void strata__strand_unlock(strata_strand *strand);
 bool strata__strand_is_closed(const strata_strand *strand);
 uint32_t strata__strand_depth(const strata_strand *strand);

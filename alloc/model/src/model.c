@@ -1,11 +1,12 @@
 /* model.c - one model load, and the release of everything in it.
  *
  * The release in four steps, so that a refusal comes before anything is touched:
- *   1. ask all strands, newest first, waiting to the deadline; the gate is open, others go on
+ *   1. ask all strands, newest first; the gate is open, others go on
  *   2. lock all strands and close the gate: nobody registers, maps or commits from here on
- *   3. ask again, without waiting: what became busy meanwhile still refuses
+ *   3. ask again: what became busy meanwhile still refuses
  *   4. release all strands, newest first; every failure is recorded, none stops the rest
- * What failed stays in its strand's teardown, in its original place; the next release finds it
+ * Steps 1 to 3 never wait: a refusal gives everything back, and the whole is tried again until the
+ * deadline. What failed stays in its strand's teardown, in its original place; the next release finds it
  * there. Nothing on this path allocates. */
 #include <strata/model.h>
 
@@ -158,10 +159,12 @@ static strata_strand *newest_strand(strata_model *model)
     return newest;
 }
 
-static void set_sweeping(strata_model *model, bool sweeping)
+/* In one step, so that no strand joins between the end of the sweep and the model being released. */
+static void set_sweeping(strata_model *model, bool sweeping, bool released)
 {
     (void)pthread_mutex_lock(&model->mutex);
     model->sweeping = sweeping;
+    model->released = model->released || released;
     (void)pthread_mutex_unlock(&model->mutex);
 }
 
@@ -174,27 +177,40 @@ static strata_status strand_in_use(const strata_strand *strand, strata_report *o
     return STRATA_BUSY;
 }
 
-static strata_status ask_strand(strata_strand *strand, const strata_release_options *options,
-                                strata_report *out)
+/* Questions never wait: who asks asks again. So no lock is ever held for long. */
+static strata_status ask_strand(strata_strand *strand, strata_report *out)
 {
-    if (!strata__strand_lock_until(strand, options->deadline_ns)) {
+    if (!strata__strand_try_lock(strand)) {
         return strand_in_use(strand, out);
     }
-    strata_status status = strata_teardown_ready_to(&strand->teardown, (strata_mark){.serial = 0},
-                                                    (void *)options, out);
+    strata_release_options now = {.deadline_ns = STRATA_DEADLINE_NOW};
+    strata_status status =
+        strata_teardown_ready_to(&strand->teardown, (strata_mark){.serial = 0}, &now, out);
     strata__strand_unlock(strand);
     return status;
 }
 
-static strata_status ask_strands(strata_model *model, const strata_release_options *options,
-                                 strata_report *out)
+/* All are asked, so that everyone who refuses is named. ORDER, from inside a callback of one of them,
+ * is the last word. */
+static strata_status ask_strands(strata_model *model, strata_report *out)
 {
     strata_status first = STRATA_OK;
     for (strata_strand *strand = newest_strand(model); strand != NULL; strand = strand->older) {
-        strata_status status = ask_strand(strand, options, out);
+        strata_status status = ask_strand(strand, out);
+        if (status == STRATA_ORDER) {
+            return status;
+        }
         first = first == STRATA_OK ? status : first;
     }
     return first;
+}
+
+/* Asks without a record; only a refusal is recorded, by asking once more. */
+static strata_status ask_and_name(strata_model *model, strata_report *refusals)
+{
+    strata_status status = ask_strands(model, NULL);
+    return status == STRATA_BUSY || status == STRATA_TIMEOUT ? ask_strands(model, refusals)
+                                                             : status;
 }
 
 static void sleep_until(uint64_t ns)
@@ -204,22 +220,6 @@ static void sleep_until(uint64_t ns)
     (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
-/* Asks until everything is ready or the deadline has passed. Questions in between are not recorded;
- * a refusal is, because then it is the last word; else the round inside the gate is. */
-static strata_status ask_to_deadline(strata_model *model, const strata_release_options *options,
-                                     strata_report *out)
-{
-    strata_status status = ask_strands(model, options, NULL);
-    while ((status == STRATA_BUSY || status == STRATA_TIMEOUT) &&
-           strata_now_ns() < options->deadline_ns) {
-        uint64_t next = strata_deadline_in(POLL_NS);
-        sleep_until(next < options->deadline_ns ? next : options->deadline_ns);
-        status = ask_strands(model, options, NULL);
-    }
-    bool refused = status == STRATA_BUSY || status == STRATA_TIMEOUT;
-    return refused ? ask_strands(model, options, out) : status;
-}
-
 static void unlock_strands(strata_model *model, const strata_strand *end)
 {
     for (strata_strand *strand = model->strands; strand != end; strand = strand->older) {
@@ -227,12 +227,11 @@ static void unlock_strands(strata_model *model, const strata_strand *end)
     }
 }
 
-/* All or none. Before the gate, in the order in which a scope takes the two. */
-static strata_status lock_strands(strata_model *model, const strata_release_options *options,
-                                  strata_report *out)
+/* All or none, without waiting. Before the gate, in the order in which a scope takes the two. */
+static strata_status lock_strands(strata_model *model, strata_report *out)
 {
     for (strata_strand *strand = model->strands; strand != NULL; strand = strand->older) {
-        if (!strata__strand_lock_until(strand, options->deadline_ns)) {
+        if (!strata__strand_try_lock(strand)) {
             unlock_strands(model, strand);
             return strand_in_use(strand, out);
         }
@@ -253,30 +252,20 @@ static strata_status sweep_strands(strata_model *model, const strata_release_opt
     return first;
 }
 
-/* Steps 2 to 4. *swept tells whether step 4 was reached. pre: all strands are locked. */
+/* Behind the closed gate: asks a last time, and sweeps. pre: all strands are locked. */
 static strata_status release_alone(strata_model *model, const strata_release_options *options,
-                                   strata_report *out, bool *swept)
+                                   strata_report *refusals, strata_report *out, bool *swept)
 {
-    strata_gate *gate = strata_process_gate(model->process);
-    strata_pass pass;
-    strata_error error = {.status = STRATA_OK};
-    strata_status status =
-        strata_gate_close(gate, &pass, "release of a model", options->deadline_ns, &error);
-    if (status == STRATA_ORDER) {
-        return status; /* the caller is inside the gate: nothing to report but that */
-    }
+    strata_status status = ask_and_name(model, refusals);
     if (status != STRATA_OK) {
-        strata__report_attempt(out, STRATA_PHASE_READY, "gate", 0, &error);
         return status;
     }
-    const strata_release_options now = {.deadline_ns = STRATA_DEADLINE_NOW};
-    status = ask_strands(model, &now, out);
-    if (status == STRATA_OK) {
-        *swept = true;
-        status = sweep_strands(model, options, out);
+    status = ask_strands(model, out); /* this one is the release's own, and recorded */
+    if (status != STRATA_OK) {
+        return status;
     }
-    strata_gate_open(gate, &pass);
-    return status;
+    *swept = true;
+    return sweep_strands(model, options, out);
 }
 
 /* pre: all strands are locked. */
@@ -287,6 +276,46 @@ static void count_left(const strata_model *model, strata__left *left)
     }
 }
 
+/* Closes the gate without waiting; the caller comes again. */
+static strata_status close_gate(strata_gate *gate, strata_pass *pass, strata_report *refusals)
+{
+    strata_error error;
+    strata_status status =
+        strata_gate_close(gate, pass, "release of a model", STRATA_DEADLINE_NOW, &error);
+    if (status == STRATA_BUSY) {
+        strata__report_attempt(refusals, STRATA_PHASE_READY, "gate", 0, &error);
+    }
+    return status;
+}
+
+/* One try at all four steps. Nothing is held when it returns, and nothing was waited for: a release
+ * that waited with a strand or the gate in its hands could wait for a thread that needs just that. */
+static strata_status try_release(strata_model *model, const strata_release_options *options,
+                                 strata_report *refusals, strata_report *out, strata__left *left,
+                                 bool *swept)
+{
+    strata_status status = ask_and_name(model, refusals);
+    if (status != STRATA_OK) {
+        return status;
+    }
+    set_sweeping(model, true, false);
+    status = lock_strands(model, refusals);
+    if (status == STRATA_OK) {
+        strata_gate *gate = strata_process_gate(model->process);
+        strata_pass pass;
+        status = close_gate(gate, &pass, refusals);
+        if (status == STRATA_OK) {
+            status = release_alone(model, options, refusals, out, swept);
+            strata_gate_open(gate, &pass);
+        }
+        count_left(model, left);
+        unlock_strands(model, NULL);
+    }
+    set_sweeping(model, false, *swept);
+    return status;
+}
+
+/* Tries until the deadline. Refusals on the way are not recorded; the last one is. */
 static strata_status release_model(strata_model *model, const strata_release_options *options,
                                    strata_report *out)
 {
@@ -294,20 +323,20 @@ static strata_status release_model(strata_model *model, const strata_release_opt
     strata__account_begin(&account, model);
     bool swept = false;
     strata__left left = {.count = 0};
-    strata_status status = ask_to_deadline(model, options, out);
-    if (status == STRATA_OK) {
-        set_sweeping(model, true);
-        status = lock_strands(model, options, out);
-        if (status == STRATA_OK) {
-            status = release_alone(model, options, out, &swept);
-            count_left(model, &left);
-            unlock_strands(model, NULL);
+    strata_status status = try_release(model, options, NULL, out, &left, &swept);
+    while (!swept && (status == STRATA_BUSY || status == STRATA_TIMEOUT)) {
+        uint64_t now = strata_now_ns();
+        bool last = now >= options->deadline_ns;
+        if (!last) {
+            uint64_t next = strata_deadline_in(POLL_NS);
+            sleep_until(next < options->deadline_ns ? next : options->deadline_ns);
         }
-        set_sweeping(model, false);
+        left = (strata__left){.count = 0};
+        status = try_release(model, options, last ? out : NULL, out, &left, &swept);
+        if (last) {
+            break;
+        }
     }
-    (void)pthread_mutex_lock(&model->mutex);
-    model->released = model->released || swept;
-    (void)pthread_mutex_unlock(&model->mutex);
     strata__account_end(&account, model, &left, out);
     return status;
 }

@@ -64,7 +64,9 @@ static void end(strata_scope *scope)
         }
     }
     scope->state_ = SCOPE_ENDED;
-    strata__strand_set_depth(scope->strand_, depth);
+    if (!strata__strand_is_closed(scope->strand_)) {
+        strata__strand_set_depth(scope->strand_, depth);
+    }
 }
 
 strata_status strata_scope_keep(strata_scope *scope)
@@ -107,8 +109,11 @@ static strata_status release_since(strata_scope *scope, strata_report *out, bool
     strata__account account;
     strata__account_begin(&account, strand->model);
     strata__strand_lock(strand);
-    status = strata__strand_release_to(strand, scope->mark_, out);
-    *refused = status == STRATA_BUSY || status == STRATA_TIMEOUT || status == STRATA_ORDER;
+    status = strata__strand_is_closed(strand) /* a release was quicker */
+                 ? STRATA_CLOSED
+                 : strata__strand_release_to(strand, scope->mark_, out);
+    *refused = status == STRATA_BUSY || status == STRATA_TIMEOUT || status == STRATA_ORDER ||
+               status == STRATA_CLOSED;
     strata__left left = {.count = 0};
     strata__left_add(&left, &strand->teardown, scope->mark_);
     strata__strand_unlock(strand);

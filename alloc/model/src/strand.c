@@ -14,9 +14,6 @@
 #include "teardown/src/internal.h"
 
 #include <assert.h>
-#include <time.h>
-
-#define LOCK_RETRY_NS 50000
 
 strata_status strata__strand_new(strata_strand **out, strata_model *model, const char *label,
                                  strata_error *err)
@@ -62,24 +59,18 @@ void strata__strand_unlock(strata_strand *strand)
     (void)pthread_mutex_unlock(&strand->mutex);
 }
 
-/* By trying again: pthread_mutex_clocklock would do, but ThreadSanitizer does not know it, and who
- * waits here (a release) has just been told that everything is ready. */
-bool strata__strand_lock_until(strata_strand *strand, uint64_t deadline_ns)
+bool strata__strand_try_lock(strata_strand *strand)
 {
-    while (pthread_mutex_trylock(&strand->mutex) != 0) {
-        if (strata_now_ns() >= deadline_ns) {
-            return false;
-        }
-        (void)nanosleep(&(struct timespec){.tv_nsec = LOCK_RETRY_NS}, NULL);
-    }
-    return true;
+    return pthread_mutex_trylock(&strand->mutex) == 0;
 }
 
 /* The flag alone may be another thread's question, which is over in a moment; with the lock held it
- * can only be this thread's own callback. */
+ * can only be this thread's own callback. In a forked child it may be left over from a question that
+ * ends only in the parent. */
 bool strata__strand_is_inside_a_release(strata_strand *strand)
 {
-    if (!strata__teardown_is_releasing(&strand->teardown)) {
+    if (!strata__teardown_is_releasing(&strand->teardown) ||
+        strata__process_is_ours(strand->model->process, NULL) != STRATA_OK) {
         return false;
     }
     strata__strand_lock(strand);
@@ -124,9 +115,25 @@ strata_status strata_strand_push(strata_strand *strand, strata_resource *resourc
         return STRATA_INVALID;
     }
     strata_status status = strata__process_is_ours(strand->model->process, NULL);
+    if (status != STRATA_OK) {
+        return status;
+    }
+    strata__strand_lock(strand);
+    if (strata__strand_is_closed(strand)) {
+        status = STRATA_CLOSED; /* a release was quicker */
+    } else {
+        strata_teardown_push(&strand->teardown, resource);
+    }
+    strata__strand_unlock(strand);
+    return status;
+}
+
+strata_status strata_strand_forget(strata_strand *strand, strata_resource *resource)
+{
+    strata_status status = strata__process_is_ours(strand->model->process, NULL);
     if (status == STRATA_OK) {
         strata__strand_lock(strand);
-        strata_teardown_push(&strand->teardown, resource);
+        strata_teardown_forget(resource);
         strata__strand_unlock(strand);
     }
     return status;
@@ -179,10 +186,10 @@ static bool begin_close(strata_model *model)
     return may;
 }
 
+/* The model stays as long as it counts a strand that closes: the strand is freed before that. */
 static void end_close(strata_model *model, strata_strand *gone)
 {
     (void)pthread_mutex_lock(&model->mutex);
-    model->closing--;
     strata_strand **at = &model->strands;
     while (gone != NULL && *at != gone) {
         at = &(*at)->older;
@@ -190,6 +197,12 @@ static void end_close(strata_model *model, strata_strand *gone)
     if (gone != NULL) {
         *at = gone->older;
     }
+    (void)pthread_mutex_unlock(&model->mutex);
+    if (gone != NULL) {
+        strata__strand_free(gone);
+    }
+    (void)pthread_mutex_lock(&model->mutex);
+    model->closing--;
     (void)pthread_mutex_unlock(&model->mutex);
 }
 
@@ -234,13 +247,15 @@ strata_status strata_strand_close(strata_strand **strand, strata_report *out)
     if (!begin_close(model)) {
         return STRATA_BUSY;
     }
-    strata__left left = {.count = 0};
-    strata__strand_lock(closing);
-    status = release_strand(closing, &left, out);
-    strata__strand_unlock(closing);
+    strata__left left = {.count = 1};
+    status = STRATA_BUSY; /* another thread asks it; waiting here could be for each other */
+    if (strata__strand_try_lock(closing)) {
+        left.count = 0;
+        status = release_strand(closing, &left, out);
+        strata__strand_unlock(closing);
+    }
     end_close(model, left.count == 0 ? closing : NULL);
     if (left.count == 0) {
-        strata__strand_free(closing);
         *strand = NULL;
     }
     return status;
@@ -260,7 +275,7 @@ static strata_status area_ready(strata_resource *self, void *context, strata_err
     (void)context;
     (void)error;
     const strata_area *area = area_of(self);
-    self->held_bytes = area->ops->held(area);
+    strata_resource_set_held(self, area->ops->held(area));
     return STRATA_OK;
 }
 
@@ -352,18 +367,23 @@ strata_status strata_strand_source(strata_strand *strand, const char *label,
     return STRATA_OK;
 }
 
-void strata_strand_add(strata_strand *strand, strata_area *area, const char *label)
+strata_status strata_strand_add(strata_strand *strand, strata_area *area, const char *label)
 {
     strata__label_copy(area->label_, label);
     strata_resource_init(&area->resource_, area->label_, area_release, area_ready);
     strata_resource_set_stays(&area->resource_, true);
     area->strand_ = strand;
-    area->born_depth_ = strata__strand_depth(strand);
     strata__strand_lock(strand);
+    if (strata__strand_is_closed(strand)) {
+        strata__strand_unlock(strand);
+        return STRATA_CLOSED; /* a release was quicker */
+    }
+    area->born_depth_ = strata__strand_depth(strand);
     (void)pthread_mutex_lock(&strand->model->mutex);
     area->older_ = strand->areas;
     strand->areas = area;
     (void)pthread_mutex_unlock(&strand->model->mutex);
     strata_teardown_push(&strand->teardown, &area->resource_);
     strata__strand_unlock(strand);
+    return STRATA_OK;
 }

@@ -29,17 +29,17 @@ typedef struct strata_teardown strata_teardown;
  *          may be freed or pushed anew from inside. It must be idempotent where its own caller may
  *          repeat it. BUSY and TIMEOUT are answers to the other question: from here they are reported
  *          as RESOURCE, with their text.
- * ready    changes nothing and answers OK when releasing is safe now. BUSY or TIMEOUT refuse the
- *          whole release; it may wait, to the deadline in its context at most. Any other failure is
- *          reported and does not stand in the way: a lost device must not make a release
- *          impossible. */
+ * ready    changes nothing, does not wait, and answers OK when releasing is safe now. BUSY or TIMEOUT
+ *          refuse the whole release; a model asks again until its deadline, so waiting inside would
+ *          only hold up others. Any other failure is reported and does not stand in the way: a lost
+ *          device must not make a release impossible. */
 typedef strata_status strata_resource_fn(strata_resource *self, void *context, strata_error *error);
 
 struct strata_resource {
     const char *label;           /* borrowed for as long as it is pushed; copied into reports */
     strata_resource_fn *release; /* never NULL */
     strata_resource_fn *ready;   /* NULL: always ready */
-    size_t held_bytes;           /* for reports: what releasing this gives back; may be updated */
+    size_t held_bytes;           /* for reports: what releasing this gives back; see set_held */
 
     /* ours */
     strata_teardown *teardown_; /* NULL: not pushed */
@@ -77,6 +77,9 @@ STRATA_API void strata_resource_init(strata_resource *resource, const char *labe
  * goes back to its place instead and is tried again by the next release. For owners who keep the
  * node alive until it has succeeded; the arenas and heaps of a strand do. */
 STRATA_API void strata_resource_set_stays(strata_resource *resource, bool stays);
+
+/* Brings held_bytes up to date while the resource is pushed; any thread. */
+STRATA_API void strata_resource_set_held(strata_resource *resource, size_t held_bytes);
 
 STRATA_API void strata_teardown_init(strata_teardown *teardown);
 

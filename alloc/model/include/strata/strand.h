@@ -13,7 +13,8 @@
  * Thread rule: a strand, its scopes and its arenas are for one thread at a time; handing over is
  * allowed. Another thread may ask the model to be released meanwhile: while something is not ready
  * it is refused and the strand goes on. Its own thread must have stopped using memory by the time
- * everything says that it is ready. */
+ * everything says that it is ready. A callback may use its own strand; it keeps its hands off those of
+ * other threads, which may be waiting for it. */
 #ifndef STRATA_STRAND_H
 #define STRATA_STRAND_H
 
@@ -33,6 +34,10 @@ typedef struct strata_strand strata_strand;
 /* Pushes a resource of the caller's. Its callbacks get the release's `const
  * strata_release_options *` as context (NULL for a scope). CLOSED after the model's release. */
 STRATA_API strata_status strata_strand_push(strata_strand *strand, strata_resource *resource);
+
+/* Unlinks a resource that its owner has released early; one that is not pushed is left alone. (Not
+ * strata_teardown_forget: another thread may be asking.) UNSUPPORTED in a forked child. */
+STRATA_API strata_status strata_strand_forget(strata_strand *strand, strata_resource *resource);
 
 /* config NULL: the defaults, called "arena". What the model's configuration says under the label is
  * laid over it. Errors: strata_model_config_arena's, strata_strand_source's, strata_arena_open's.
@@ -150,9 +155,10 @@ STRATA_API strata_status strata_strand_source(strata_strand *strand, const char 
                                               strata_backend *backend, const char *memory,
                                               strata_area_source *out, strata_error *err);
 
-/* Registers an area that is ready. Cannot fail: strata_strand_source has been asked before.
+/* Registers an area that is ready. CLOSED where a release was quicker: then the caller closes it.
  * pre: area->ops is set; label is copied. */
-STRATA_API void strata_strand_add(strata_strand *strand, strata_area *area, const char *label);
+STRATA_API strata_status strata_strand_add(strata_strand *strand, strata_area *area,
+                                           const char *label);
 
 STRATA_END_DECLS
 
