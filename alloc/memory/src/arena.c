@@ -122,11 +122,18 @@ strata_status strata_arena_open(strata_arena **out, strata_backend *backend, str
     return STRATA_OK;
 }
 
-static void lock(strata__arena *arena)
+/* In a forked child the lock may be held by a thread that does not exist there; it is asked who we
+ * are only when the lock is not free, because that question is a system call. */
+strata_status strata__arena_lock(strata__arena *arena, strata_error *err)
 {
-    if (arena->shared) {
+    if (!arena->shared || pthread_mutex_trylock(&arena->mutex) == 0) {
+        return STRATA_OK;
+    }
+    strata_status status = strata_backend_may_map(arena->backend, err);
+    if (status == STRATA_OK) {
         (void)pthread_mutex_lock(&arena->mutex);
     }
+    return status;
 }
 
 static void unlock(strata__arena *arena)
@@ -145,7 +152,7 @@ strata_status strata_arena_close(strata_arena *public_arena, strata_report *out,
     }
     strata_error *damage = &arena->damage;
     if (!is_closed(arena)) {
-        lock(arena);
+        (void)strata__arena_lock(arena, NULL); /* ours: it cannot be refused */
         note_peak(arena);
         __atomic_store_n(&arena->closed, true, __ATOMIC_RELAXED);
         set_limit(arena, 0);
@@ -266,19 +273,12 @@ strata_arena_mark strata_arena_get_mark(strata_arena *public_arena)
                                .moment = arena->marks.moment};
 }
 
-/* A shared arena's lock may be held, in a forked child, by a thread that it does not have. */
-static strata_status may_lock(const strata__arena *arena, strata_error *err)
-{
-    return arena->shared ? strata_backend_may_map(arena->backend, err) : STRATA_OK;
-}
-
 static strata_status rewind_to(strata__arena *arena, size_t offset)
 {
-    strata_status ours = may_lock(arena, &arena->last_error);
-    if (ours != STRATA_OK) {
-        return ours;
+    strata_status locked = strata__arena_lock(arena, &arena->last_error);
+    if (locked != STRATA_OK) {
+        return locked;
     }
-    lock(arena);
     note_peak(arena);
     uintptr_t cursor = cursor_of(arena);
     uintptr_t to = arena->base + offset;
@@ -349,7 +349,10 @@ strata_status strata_arena_trim(strata_arena *public_arena, strata_error *err)
         return strata_error_set(err, STRATA_CLOSED, "%s: the arena has been returned",
                                 arena->label);
     }
-    lock(arena);
+    strata_status locked = strata__arena_lock(arena, err);
+    if (locked != STRATA_OK) {
+        return locked;
+    }
     size_t before = strata_region_committed(arena->region);
     uintptr_t cursor = cursor_of(arena);
     /* The limit falls first: a racing allocation fails instead of touching what goes. */

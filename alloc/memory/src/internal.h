@@ -119,6 +119,10 @@ static inline const strata__arena *strata__arena_of_const(const strata_arena *ar
     return (const strata__arena *)(const void *)arena;
 }
 
+/* The lock of a shared arena, nothing for any other. UNSUPPORTED in a forked child where it is
+ * held. */
+strata_status strata__arena_lock(strata__arena *arena, strata_error *err);
+
 /* Takes a block by the slow path, whether the arena is shared or not. pre: the mutex is held where
  * it is shared. NULL with the error set. */
 void *strata__arena_take_block(strata__arena *arena, size_t size, size_t align, strata_error *err);

@@ -139,10 +139,9 @@ void *strata_lane_take(strata_lane *public_lane, size_t size, size_t align)
         return block;
     }
     strata__lane *lane = lane_of(public_lane);
-    if (strata_backend_may_map(lane->arena->backend, &lane->last_error) != STRATA_OK) {
+    if (strata__arena_lock(lane->arena, &lane->last_error) != STRATA_OK) {
         return NULL;
     }
-    (void)pthread_mutex_lock(&lane->arena->mutex);
     block = take_locked(lane, size, align);
     (void)pthread_mutex_unlock(&lane->arena->mutex);
     return block;
