@@ -530,6 +530,46 @@ START_TEST(traffic_may_register_while_a_release_waits_for_it)
 }
 END_TEST
 
+/* Commits that overlap without a gap: somebody is inside at every moment. */
+static void *overlap(void *argument)
+{
+    strata_model *model = argument;
+    strata_strand *strand = NULL;
+    ck_assert_int_eq(strata_strand_open(&strand, model, "traffic", NULL), STRATA_OK);
+    while (__atomic_load_n(&stop_serving, __ATOMIC_ACQUIRE) == 0) {
+        strata_pass pass;
+        if (strata_gate_enter(strata_process_gate(process), &pass, "a long commit",
+                              STRATA_DEADLINE_NEVER, NULL) == STRATA_OK) {
+            (void)usleep(3000);
+            strata_gate_leave(strata_process_gate(process), &pass);
+        }
+    }
+    return NULL;
+}
+
+START_TEST(a_release_gets_in_however_dense_the_traffic)
+{
+    strata_model *serving = open_model("serving");
+    strata_model *model = open_model("rec");
+    (void)create_arena(strata_model_root(model), "w", MIB);
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        (void)pthread_create(&threads[i], NULL, overlap, serving);
+        (void)usleep(700);
+    }
+    strata_release_options options = {.deadline_ns = strata_deadline_in(UINT64_C(30000000000))};
+    assert_status(strata_model_release(model, &options, &report), STRATA_OK);
+    __atomic_store_n(&stop_serving, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < 4; i++) {
+        (void)pthread_join(threads[i], NULL);
+    }
+    assert_status(strata_model_destroy(&model), STRATA_OK);
+    strata_report_init(&report, NULL, NULL);
+    release_and_destroy(serving);
+    end_process();
+}
+END_TEST
+
 /* Ready, busy, ready: busy in the very moment when the gate was closed. */
 static int questions;
 
@@ -1053,6 +1093,7 @@ int main(void)
     tcase_add_test(tests, asking_for_a_release_does_not_disturb_strands_that_serve);
     tcase_add_test(tests, a_release_that_waits_does_not_hold_up_what_it_waits_for);
     tcase_add_test(tests, traffic_may_register_while_a_release_waits_for_it);
+    tcase_add_test(tests, a_release_gets_in_however_dense_the_traffic);
     tcase_add_test(tests, what_is_busy_for_a_moment_is_asked_again_until_the_deadline);
     tcase_add_test(tests, resources_that_are_forgotten_early_may_be_freed_at_once);
     tcase_add_test(tests, a_resource_that_is_busy_only_at_its_release_is_a_failure_not_a_refusal);

@@ -5,9 +5,9 @@
  *   2. lock all strands and close the gate: nobody registers, maps or commits from here on
  *   3. ask again: what became busy meanwhile still refuses
  *   4. release all strands, newest first; every failure is recorded, none stops the rest
- * Steps 1 to 3 never wait: a refusal gives everything back, and the whole is tried again until the
- * deadline. What failed stays in its strand's teardown, in its original place; the next release finds it
- * there. Nothing on this path allocates. */
+ * Steps 1 to 3 do not wait, but for a moment at the gate: a refusal gives everything back, and the
+ * whole is tried again until the deadline. What failed stays in its strand's teardown, in its original
+ * place; the next release finds it there. Nothing on this path allocates. */
 #include <strata/model.h>
 
 #include "internal.h"
@@ -18,7 +18,8 @@
 #include <string.h>
 #include <time.h>
 
-#define POLL_NS UINT64_C(1000000)
+#define POLL_NS     UINT64_C(1000000)
+#define GATE_MAX_NS UINT64_C(128000000)
 
 /* --- opening and destroying --------------------------------------------------------------------*/
 
@@ -276,24 +277,27 @@ static void count_left(const strata_model *model, strata__left *left)
     }
 }
 
-/* Closes the gate without waiting; the caller comes again. */
-static strata_status close_gate(strata_gate *gate, strata_pass *pass, strata_report *refusals)
+/* Waits for traffic to leave, a moment: waiting keeps new traffic out, without which a busy server
+ * would never let a release in, and the strands are locked meanwhile, so it must not be long. Each try
+ * may take twice as long as the one before, because traffic may be long. */
+static strata_status close_gate(strata_gate *gate, strata_pass *pass, uint64_t deadline_ns,
+                                strata_report *refusals)
 {
     strata_error error;
-    strata_status status =
-        strata_gate_close(gate, pass, "release of a model", STRATA_DEADLINE_NOW, &error);
-    if (status == STRATA_BUSY) {
+    strata_status status = strata_gate_close(gate, pass, "release of a model", deadline_ns, &error);
+    if (status == STRATA_BUSY || status == STRATA_TIMEOUT) {
         strata__report_attempt(refusals, STRATA_PHASE_READY, "gate", 0, &error);
     }
     return status;
 }
 
-/* One try at all four steps. Nothing is held when it returns, and nothing was waited for: a release
- * that waited with a strand or the gate in its hands could wait for a thread that needs just that. */
+/* One try at all four steps. Nothing is held when it returns: a release that waited with strands in
+ * its hands until its deadline could wait for a thread that needs just one of them. */
 static strata_status try_release(strata_model *model, const strata_release_options *options,
-                                 strata_report *refusals, strata_report *out, strata__left *left,
-                                 bool *swept)
+                                 uint64_t gate_deadline_ns, strata_report *refusals,
+                                 strata_report *out, strata__left *left, bool *swept)
 {
+    *left = (strata__left){.count = 0};
     strata_status status = ask_and_name(model, refusals);
     if (status != STRATA_OK) {
         return status;
@@ -303,7 +307,7 @@ static strata_status try_release(strata_model *model, const strata_release_optio
     if (status == STRATA_OK) {
         strata_gate *gate = strata_process_gate(model->process);
         strata_pass pass;
-        status = close_gate(gate, &pass, refusals);
+        status = close_gate(gate, &pass, gate_deadline_ns, refusals);
         if (status == STRATA_OK) {
             status = release_alone(model, options, refusals, out, swept);
             strata_gate_open(gate, &pass);
@@ -315,7 +319,29 @@ static strata_status try_release(strata_model *model, const strata_release_optio
     return status;
 }
 
+static uint64_t at_most(uint64_t ns, uint64_t limit_ns)
+{
+    return ns < limit_ns ? ns : limit_ns;
+}
+
 /* Tries until the deadline. Refusals on the way are not recorded; the last one is. */
+static strata_status try_until(strata_model *model, const strata_release_options *options,
+                               strata_report *out, strata__left *left, bool *swept)
+{
+    uint64_t moment_ns = POLL_NS;
+    while (strata_now_ns() < options->deadline_ns) {
+        uint64_t gate_deadline_ns = at_most(strata_deadline_in(moment_ns), options->deadline_ns);
+        strata_status status =
+            try_release(model, options, gate_deadline_ns, NULL, out, left, swept);
+        if (*swept || (status != STRATA_BUSY && status != STRATA_TIMEOUT)) {
+            return status;
+        }
+        sleep_until(at_most(strata_deadline_in(POLL_NS), options->deadline_ns));
+        moment_ns = at_most(moment_ns * 2, GATE_MAX_NS);
+    }
+    return try_release(model, options, STRATA_DEADLINE_NOW, out, out, left, swept);
+}
+
 static strata_status release_model(strata_model *model, const strata_release_options *options,
                                    strata_report *out)
 {
@@ -323,20 +349,7 @@ static strata_status release_model(strata_model *model, const strata_release_opt
     strata__account_begin(&account, model);
     bool swept = false;
     strata__left left = {.count = 0};
-    strata_status status = try_release(model, options, NULL, out, &left, &swept);
-    while (!swept && (status == STRATA_BUSY || status == STRATA_TIMEOUT)) {
-        uint64_t now = strata_now_ns();
-        bool last = now >= options->deadline_ns;
-        if (!last) {
-            uint64_t next = strata_deadline_in(POLL_NS);
-            sleep_until(next < options->deadline_ns ? next : options->deadline_ns);
-        }
-        left = (strata__left){.count = 0};
-        status = try_release(model, options, last ? out : NULL, out, &left, &swept);
-        if (last) {
-            break;
-        }
-    }
+    strata_status status = try_until(model, options, out, &left, &swept);
     strata__account_end(&account, model, &left, out);
     return status;
 }
