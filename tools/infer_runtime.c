@@ -6,6 +6,7 @@
 #include <strata/gate.h>
 #include <strata/size.h>
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -163,6 +164,7 @@ static strata_status load_library(infer_runtime *runtime, const char *library, s
 static strata_status take_from_library(infer_runtime *runtime, strata_error *err)
 {
     const table *api = &runtime->api;
+    assert(api->create_env != NULL); /* take_table has filled it, or failed */
     /* 4: only what is fatal is logged; errors come back as statuses and are ours to print. */
     strata_status status =
         refused(api, api->create_env(4, "strata", &runtime->env), "CreateEnv", err);

@@ -40,18 +40,18 @@ static inline int skip_program(const char *reason)
 }
 
 /* With the error's text in the failure. */
-#define assert_ok(call, error)                                                                     \
-    do {                                                                                           \
-        strata_status assert_ok_status_ = (call);                                                  \
-        ck_assert_msg(assert_ok_status_ == STRATA_OK, "%s: %s (%s)", #call,                        \
-                      strata_status_name(assert_ok_status_), (error).text);                        \
+#define assert_ok(call, error)                                              \
+    do {                                                                    \
+        strata_status assert_ok_status_ = (call);                           \
+        ck_assert_msg(assert_ok_status_ == STRATA_OK, "%s: %s (%s)", #call, \
+                      strata_status_name(assert_ok_status_), (error).text); \
     } while (0)
 
-#define assert_status(call, expected)                                                              \
-    do {                                                                                           \
-        strata_status assert_status_ = (call);                                                     \
-        ck_assert_msg(assert_status_ == (expected), "%s: %s, expected %s", #call,                  \
-                      strata_status_name(assert_status_), strata_status_name(expected));           \
+#define assert_status(call, expected)                                                    \
+    do {                                                                                 \
+        strata_status assert_status_ = (call);                                           \
+        ck_assert_msg(assert_status_ == (expected), "%s: %s, expected %s", #call,        \
+                      strata_status_name(assert_status_), strata_status_name(expected)); \
     } while (0)
 
 #endif

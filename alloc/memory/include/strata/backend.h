@@ -58,9 +58,9 @@ typedef struct strata_backend strata_backend;
 
 typedef struct strata_backend_ops {
     uint32_t version;     /* STRATA_BACKEND_VERSION */
-    const char *name;     /* "host", "file": what configurations call it */
     bool host_accessible; /* the host may read and write committed bytes */
     bool can_grow;        /* false: commit is called once, for the whole reservation */
+    const char *name;     /* "host", "file": what configurations call it */
 
     /* Commit and reserve sizes are multiples of this, a power of two. */
     size_t (*granularity)(strata_backend *self, strata_pages pages);
