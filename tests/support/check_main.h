@@ -11,7 +11,23 @@
 
 #include <strata/error.h>
 
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#else
+#define RUNNING_ON_VALGRIND 0
+#endif
+
 #define TEST_SKIPPED 77 /* ctest's SKIP_RETURN_CODE */
+
+/* Whether a tool watches memory, so that an arena's guard tells it instead of keeping canaries. */
+static inline bool memory_is_watched(void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    return true;
+#else
+    return RUNNING_ON_VALGRIND != 0;
+#endif
+}
 
 /* A case of the suite with room for slow machines. */
 static inline TCase *add_case(Suite *suite, const char *name)
