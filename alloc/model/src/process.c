@@ -60,12 +60,18 @@ strata_status strata__process_is_ours(const strata_process *process, strata_erro
     return strata_backend_may_map(&process->host.backend, err);
 }
 
-void strata__process_adopt(strata_process *process, strata_backend *backend)
+/* pre: the mutex is held. */
+static void give_gate(strata_process *process, strata_backend *backend)
 {
-    (void)pthread_mutex_lock(&process->mutex);
     if (backend->gate == NULL) {
         backend->gate = &process->gate;
     }
+}
+
+void strata__process_adopt(strata_process *process, strata_backend *backend)
+{
+    (void)pthread_mutex_lock(&process->mutex);
+    give_gate(process, backend);
     (void)pthread_mutex_unlock(&process->mutex);
 }
 
@@ -95,9 +101,7 @@ strata_status strata_process_add_backend(strata_process *process, strata_backend
         status = strata_error_set(err, STRATA_LIMIT, "there are %d backends already",
                                   STRATA_BACKENDS_MAX);
     } else {
-        if (backend->gate == NULL) {
-            backend->gate = &process->gate;
-        }
+        give_gate(process, backend);
         process->backends[process->backend_count++] = backend;
     }
     (void)pthread_mutex_unlock(&process->mutex);

@@ -186,36 +186,36 @@ static bool begin_close(strata_model *model)
     return may;
 }
 
-/* The model stays as long as it counts a strand that closes: the strand is freed before that. */
-static void end_close(strata_model *model, strata_strand *gone)
+/* The model stays as long as it counts a strand that closes, so this comes last. */
+static void end_close(strata_model *model)
 {
-    (void)pthread_mutex_lock(&model->mutex);
-    strata_strand **at = &model->strands;
-    while (gone != NULL && *at != gone) {
-        at = &(*at)->older;
-    }
-    if (gone != NULL) {
-        *at = gone->older;
-    }
-    (void)pthread_mutex_unlock(&model->mutex);
-    if (gone != NULL) {
-        strata__strand_free(gone);
-    }
     (void)pthread_mutex_lock(&model->mutex);
     model->closing--;
     (void)pthread_mutex_unlock(&model->mutex);
 }
 
-/* pre: the strand is locked, and no scope is open. */
-static strata_status release_strand(strata_strand *strand, strata__left *left, strata_report *out)
+static void discard(strata_model *model, strata_strand *strand)
 {
-    strata_model *model = strand->model;
+    (void)pthread_mutex_lock(&model->mutex);
+    strata_strand **at = &model->strands;
+    while (*at != strand) {
+        at = &(*at)->older;
+    }
+    *at = strand->older;
+    (void)pthread_mutex_unlock(&model->mutex);
+    strata__strand_free(strand);
+}
+
+/* pre: the strand is locked, and no scope is open. */
+static strata_status release_strand(strata_strand *strand, strata_report *out)
+{
     const strata_mark all = {.serial = 0};
     strata__account account;
-    strata__account_begin(&account, model);
+    strata__account_begin(&account, strand->model);
     strata_status status = strata__strand_release_to(strand, all, out);
-    strata__left_add(left, &strand->teardown, all);
-    strata__account_end(&account, model, left, out);
+    strata__left left = {.count = 0};
+    strata__left_add(&left, &strand->teardown, all);
+    strata__account_end(&account, strand->model, &left, out);
     return status;
 }
 
@@ -247,17 +247,18 @@ strata_status strata_strand_close(strata_strand **strand, strata_report *out)
     if (!begin_close(model)) {
         return STRATA_BUSY;
     }
-    strata__left left = {.count = 1};
+    bool empty = false;
     status = STRATA_BUSY; /* another thread asks it; waiting here could be for each other */
     if (strata__strand_try_lock(closing)) {
-        left.count = 0;
-        status = release_strand(closing, &left, out);
+        status = release_strand(closing, out);
+        empty = strata_teardown_is_empty(&closing->teardown);
         strata__strand_unlock(closing);
     }
-    end_close(model, left.count == 0 ? closing : NULL);
-    if (left.count == 0) {
+    if (empty) {
+        discard(model, closing);
         *strand = NULL;
     }
+    end_close(model);
     return status;
 }
 
